@@ -97,7 +97,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import a name at its first use, because many modules import Spark or Kafka's clients."""
+    """Import a public name at its first use: the import of Spark or Kafka clients is slow."""
     if name not in _MODULES:
         raise AttributeError(f"module 'highwater' has no attribute {name!r}")
     return getattr(import_module(f"highwater.{_MODULES[name]}"), name)

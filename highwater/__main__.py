@@ -1,7 +1,8 @@
-"""The entry point of the command: signals, errors, exit codes. Its subcommands are in ``app``.
+"""The entry point of the command ``highwater``, with its signals, errors and exit codes.
 
-Signal handlers are installed before slow imports, so that Ctrl-C works at any time. Exit code 1
-comes only from a verdict; a closed pipe, a full device and a bug in Highwater have other codes.
+The subcommands are in ``highwater.cli.app``. Signal handlers are installed before slow imports, so
+that Ctrl-C works at any time. Exit code 1 comes only from a verdict. A closed pipe, a full disk and
+a bug in Highwater have other exit codes.
 """
 
 import _thread
@@ -27,23 +28,23 @@ from highwater.harness.base.interruptions import SIGNALS
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "replay", "shrink"))
-"""Commands that write to the store before they end."""
+"""Commands that write to the store while they run, so that an interruption loses no data."""
 
 
 class _ClosedPipe(BaseException):
-    """The process that reads standard output has closed it. Rich and Click would exit with 1."""
+    """Standard output is closed at its other end; Rich and Click would exit with 1."""
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that raises Highwater's errors, because libraries exit after an OSError."""
+    """Standard output that raises Highwater's errors: libraries exit after an OSError."""
 
     def write(self, text: str) -> int:
-        """Write text. A closed pipe ends the command."""
+        """Write text; a closed pipe ends the command."""
         with _reporting():
             return super().write(text)
 
     def flush(self) -> None:
-        """Flush the buffer. A closed pipe ends the command."""
+        """Flush the buffer; a closed pipe ends the command."""
         with _reporting():
             super().flush()
 
@@ -60,8 +61,8 @@ def _reporting() -> Iterator[None]:
 
 _AGAIN_S: Final = 0.01
 _came: list[int] = []
-"""The received signals. A bare ``except`` in a library may hide the exception of the signal
-handler."""
+"""The signals received so far. They are stored because a bare ``except`` in a library may hide the
+exception of the signal handler."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -76,7 +77,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again, if Python ignored it because it occurred in a callback."""
+    """Raise an interruption again if Python ignored it because it occurred in a callback."""
     if isinstance(unraisable.exc_value, Interruption):
         _raise_later(_came[-1])
     else:
@@ -108,11 +109,13 @@ def main() -> None:
         code = CLOSED
     except Interruption as interruption:
         _end_at_once(interruption)
-    _ignore_signals()  # the rest takes a moment, and must not be stopped half-way
+    _ignore_signals()  # the last steps are short, and must not be interrupted
     try:
         sys.stdout.flush()
     except (HighwaterError, _ClosedPipe):
-        sys.stdout = io.StringIO()  # nothing reads the rest, and flushing it would fail again
+        sys.stdout = (
+            io.StringIO()
+        )  # no process reads the rest of the output, and flushing would fail again
     sys.exit(code)
 
 
@@ -137,7 +140,7 @@ def _command() -> int:
 
 
 def _explain_import(error: Exception) -> None:
-    """Raise a UsageError if an extra is not installed, or another package has replaced this one."""
+    """Raise a UsageError if an extra is missing, or another package has replaced Highwater."""
     from highwater.installation import explained  # noqa: PLC0415 - needed here only
 
     if isinstance(error, ImportError) and (mistake := explained(error)):
@@ -145,7 +148,7 @@ def _explain_import(error: Exception) -> None:
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:
-    """Exit without waiting for threads of other runs; guards end their brokers."""
+    """Exit without waiting for other runs' threads; guard processes end their brokers."""
     _ignore_signals()
     recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
     hint = "Everything recorded so far is in the store." if recording else ""
@@ -158,7 +161,7 @@ _show_warning = warnings.showwarning
 
 
 def _note(message: Warning | str, category: type[Warning], *place: Any, **to: Any) -> None:  # noqa: ANN401 - passed on
-    """Print a warning about a renamed option value as one line, and other warnings as usual."""
+    """Print a warning about a renamed option value in one line; print other warnings as usual."""
     if issubclass(category, RenamedWarning):
         sys.stderr.write(f"highwater: {message}\n")
     else:
@@ -179,16 +182,16 @@ def _complain(error: HighwaterError) -> int:
 
 
 def _of_disk(error: OSError) -> HarnessError:
-    """Return an OSError as a HarnessError, with a hint for a full disk or a missing permission."""
+    """Convert an OSError to a HarnessError, with a hint for a full disk or a missing permission."""
     hints = {
-        _FULL: "Free room or choose another folder with --store; flushed data is not lost.",
+        _FULL: "Free disk space, or choose another folder with --store. Flushed data is not lost.",
         _REFUSED: "Choose another folder, or change its permissions.",
     }
     hint = next((hint for numbers, hint in hints.items() if error.errno in numbers), None)
     where = f" at {error.filename}" if error.filename else ""
     if hint is None:
         traceback.print_exception(error)
-        hint = "This is a fault of Highwater's."
+        hint = "This is a bug of Highwater."
     return HarnessError(f"{os.strerror(error.errno or 0)}{where}", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""The Python API: perform plans, judge runs, load runs."""
+"""The Python API: functions that perform plans, judge runs and load runs."""
 
 import contextlib
 import os
@@ -37,17 +37,19 @@ if TYPE_CHECKING:
 
 Progress = LabelledProgress
 VERDICTS: Final = "verdict"
-"""The label of progress lines with the verdict of a run, before the end of the campaign."""
+"""The label of progress lines that show a run's verdict before the campaign ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A run, its verdict, the model's explanation of the run, and the path of its report.
+    """A run with its verdict, the model's explanation of the run, and the path of its report.
 
     Attributes:
-        report: path of the run's page. The file does not exist if the run's plan cannot be read.
-        report_uri: URI of the page of a remote run; empty for a local run, or if there is no page.
-        model: None without the model's explanation.
+        report: path of the run's HTML report. The file does not exist if the run's plan cannot be
+            read.
+        report_uri: URI of a remote run's report; empty for a local run, or if the run has no
+            report.
+        model: the model's explanation of the run; None if the run has none.
     """
 
     run: Run
@@ -58,7 +60,7 @@ class JudgedRun:
 
     @property
     def page(self) -> str | None:
-        """The path or URI of the run's page; None if the run has no page."""
+        """The path or URI of the run's report; None if the run has no report."""
         return str(self.report) if is_file(self.report) else self.report_uri or None
 
     def summary(self) -> dict[str, object]:
@@ -81,12 +83,13 @@ def perform(
 
     Args:
         jobs: the number of parallel runs, each with its own cluster.
-        until_failure: judge each run at its end, and stop after the first invalid run.
-        progress: called from several threads with a label and the step that begins.
+        until_failure: judge each run when it ends, and stop after the first invalid run.
+        progress: callback for progress; several threads call it with a run's label and the step
+            that begins.
 
     Raises:
-        UsageError: a plan cannot be executed. Nothing was started.
-        HarnessError: a run could not continue. Earlier runs are in the store.
+        UsageError: a plan cannot be executed; no run was started.
+        HarnessError: a run could not continue; earlier runs are in the store.
     """
     for plan in plans:
         check_plan(plan)
@@ -107,7 +110,7 @@ def _until_failure(
     starter, judged = SparkStarter(spark), list[JudgedRun]()
     with campaign:
         for [(planned, run)] in campaign.perform(groups):
-            assert run is not None  # a failed run has ended the campaign
+            assert run is not None  # after a failed run the campaign starts no more runs
             judged += judge_all([run], starter.session())
             verdict = judged[-1].verdict
             line = f"seed {planned.plan.seed}: {verdict.word.upper()} {verdict.headline}"
@@ -139,7 +142,7 @@ def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[JudgedRun]:
 
 
 def _report(run: Run) -> Path:
-    """Write a judged run's page. If the run's plan cannot be read, remove its older page."""
+    """Write a judged run's report; if the run's plan cannot be read, remove its older report."""
     try:
         return write_report(run)
     except StoreError:
@@ -152,15 +155,17 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
     """Judge stored runs again in a new Spark session.
 
     Args:
-        runs: runs on this machine, and URIs of other runs that Spark can read and write.
+        runs: local runs, and URIs of remote runs that Spark can read and write.
         spark: the session's options.
 
     Raises:
-        StoreError: the only run has no readable plan, or there is no run at a URI.
-        HarnessError: Spark cannot read a URI (then nothing was judged), or cannot write to it.
+        StoreError: the only run has no readable plan, or a URI is no run.
+        HarnessError: Spark cannot read a URI (then no run was judged), or cannot write to it.
     """
     here = [run for run in runs if isinstance(run, Run)]
-    if len(here) == len(runs) == 1:  # several runs: an unreadable run gets a line
+    if (
+        len(here) == len(runs) == 1
+    ):  # with several runs, an unreadable run gets a line in the results
         here[0].plan()
     heavy = sum(run.judged_bytes() for run in here) > HEAVY_BYTES
     session = SparkStarter(spark, heavy=heavy).session()
@@ -186,10 +191,10 @@ def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
 class StoredRun:
     """A stored run for notebooks and tests: its plan, its verdict, and its tables.
 
-    ``table(name)`` gives pandas for tables that fit in memory, ``frame(name, spark)`` a Spark
-    DataFrame. Names are those of ``harness.runs.history.TABLES`` without their folder (``ops``,
-    ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for the
-    records on the brokers' disks.
+    ``table(name)`` returns a pandas table, for tables that fit in memory; ``frame(name, spark)``
+    returns a Spark DataFrame. A name is one of ``harness.runs.history.TABLES`` without its folder
+    (``ops``, ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for
+    the records on the brokers' disks.
     """
 
     def __init__(self, run: Run) -> None:
@@ -199,7 +204,7 @@ class StoredRun:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the judge. Raises StoreError when the run was not judged."""
+        """The run's stored verdict. Raises StoreError if the run was not judged."""
         return self.run.verdict()
 
     def table(self, name: str) -> "pd.DataFrame":
@@ -225,7 +230,7 @@ def load(run: str | os.PathLike[str]) -> StoredRun:
     """Open a run directory.
 
     Raises:
-        StoreError: the directory is no run, or the run has another schema version.
+        StoreError: the directory is no run directory, or the run has another schema version.
     """
     path = Path(run)
     return StoredRun(Store(path.parent).open(path))

@@ -1,7 +1,7 @@
-"""Output on the terminal: progress during runs, and tables at the end.
+"""Terminal output: the progress of runs, and tables of results.
 
-Progress goes to standard error: a live line on a terminal, elsewhere a line for each change of
-phase. Results go to standard output.
+Progress is written to standard error: as a live line on a terminal, otherwise as a line for each
+new phase. Results are written to standard output.
 """
 
 import json
@@ -43,14 +43,14 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 ANOMALY_LINES = 5
 MODEL_LINES = 12
 """The greatest number of lines about findings that the model does not explain. The report has all
-of them."""
+such findings."""
 
 COLOURS = {"valid": "green", "valid, with losses": "magenta", "invalid": "red", "unknown": "yellow"}
 
 SHORT_S = 1.0
 PAUSE_S = 15.0
-"""Without a terminal, a phase is printed after ``SHORT_S`` seconds, and then every ``PAUSE_S``
-seconds."""
+"""Without a terminal, a phase is printed if it lasts for ``SHORT_S`` seconds, and the longest phase
+every ``PAUSE_S`` seconds."""
 
 LOOK_S = 0.25
 _NUMBERS = re.compile(r"[\d.,]+")
@@ -66,9 +66,9 @@ class _Phase:
 
 
 class Ticker:
-    """Prints each phase of every run once, and the longest phase while nothing changes.
+    """Prints each phase of every run once, and repeats the longest phase while nothing changes.
 
-    Two steps that differ only in their numbers are the same phase.
+    Steps that differ only in numbers belong to the same phase.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
@@ -79,7 +79,7 @@ class Ticker:
         self._lock = threading.Lock()
 
     def show(self, who: str, step: str, *, aloud: bool = False) -> None:
-        """Record that a run begins a step, and print it at once if ``aloud``."""
+        """Record that a run begins a step; if ``aloud``, print the step at once."""
         now = self._clock()
         with self._lock:
             phase = self._phases.pop(who, None)
@@ -93,7 +93,7 @@ class Ticker:
             self._say(_named(who, step))
 
     def tick(self) -> None:
-        """Print new phases, or the longest phase if nothing was printed for some time."""
+        """Print new phases; if nothing was printed for some time, print the longest phase."""
         now = self._clock()
         with self._lock:
             lines = []
@@ -122,8 +122,8 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
     """Show a line for each active run.
 
     Args:
-        plain: runs whose every step is printed at once if there is no terminal. For other runs,
-            each long phase is printed, and every 15 s the longest phase.
+        plain: labels whose steps are all printed at once if there is no terminal. For other labels,
+            only long phases are printed, and every 15 s the longest one.
         clock: returns seconds.
     """
     if err.is_terminal and not err.is_dumb_terminal:
@@ -136,7 +136,8 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
         while not ended.wait(LOOK_S):
             ticker.tick()
 
-    # Nothing waits for this thread: a blocked standard error must not delay the end.
+    # The end of the command does not wait for this thread, because a blocked standard error would
+    # delay it.
     threading.Thread(target=tick, name="ticker", daemon=True).start()
     try:
         yield lambda who, step: ticker.show(who, step, aloud=who in plain)
@@ -146,7 +147,7 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
 
 @contextmanager
 def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
-    """Show an active step (``judging 3 runs``) during the block."""
+    """Show a step, such as ``judging 3 runs``, while the ``with`` block runs."""
     with progress(clock=clock) as show:
         show("", step)
         yield
@@ -169,20 +170,20 @@ def _live() -> "Iterator[Progress]":
 
 
 def _say(line: str) -> None:
-    """Print a line without a buffer, so that a blocked line is not printed twice at exit."""
+    """Print a line without buffering, so that a blocked line is not printed twice at exit."""
     with suppress(AttributeError, OSError, ValueError):  # standard error is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
-    """Return anomalies: first one of each kind, with causes first, then the others in order."""
+    """Return anomalies in another order: first one of each kind (causes first), then the rest."""
     of = {(anomaly.kind, mistake(anomaly)): id(anomaly) for anomaly in reversed(anomalies)}
     firsts = set(of.values())
     return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)
 
 
 def show_judged(judged: Sequence["JudgedRun"]) -> None:
-    """Print the verdicts of a few runs, a paragraph for each run."""
+    """Print the verdicts of runs, one paragraph for each run."""
     for judged_run in judged:
         verdict = judged_run.verdict
         out.print(
@@ -212,10 +213,10 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
 def finish(
     judged: Sequence["JudgedRun"], *, as_json: bool, junit: "Path | None" = None
 ) -> NoReturn:
-    """Print the verdicts of runs, and exit with the exit code of the worst verdict.
+    """Print the verdicts of runs, and exit with the code of the worst verdict.
 
     Args:
-        junit: the file for the verdicts as JUnit XML.
+        junit: the file to which the verdicts are written as JUnit XML.
     """
     write_junit(junit, [judged_run.run for judged_run in judged])
     if as_json:
@@ -227,7 +228,7 @@ def finish(
 
 
 def write_junit(file: "Path | None", runs: "Sequence[Run]") -> None:
-    """Write the verdicts of runs as JUnit XML, if a file is named."""
+    """Write the verdicts of runs as JUnit XML, unless ``file`` is None."""
     if file is not None:
         from highwater.reports import formats  # noqa: PLC0415 - needed here only
 
@@ -236,7 +237,7 @@ def write_junit(file: "Path | None", runs: "Sequence[Run]") -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; structs in it become objects."""
+    """Print a value as JSON; msgspec structs become objects."""
     sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
 
 
@@ -249,7 +250,7 @@ OUTCOME = ("lost / acked", "forked offsets", "verdict", "model")
 
 
 def outcome(judged: "JudgedRun") -> list[str | Text]:
-    """Return a run's table cells for the headings ``OUTCOME``."""
+    """Return a run's table cells, one for each heading in ``OUTCOME``."""
     verdict, ledger = judged.verdict, judged.verdict.ledger
     return [
         f"{ledger.lost} of {ledger.acknowledged}" if verdict.account == "whole" else "not known",
@@ -260,7 +261,7 @@ def outcome(judged: "JudgedRun") -> list[str | Text]:
 
 
 def modelled(judged: "JudgedRun") -> Text:
-    """Return the model's status for a run in its colour, or a dash if there is no status."""
+    """Return the coloured status of the model's explanation of a run; a dash without one."""
     if judged.model is None:
         return Text("-")
     status = judged.model.status
@@ -283,7 +284,7 @@ def _show_model(judged: "JudgedRun") -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
-    """Return a table of text with one column per heading."""
+    """Return a table with one column for each heading."""
     made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         made.add_column(column, overflow="fold")

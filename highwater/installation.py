@@ -1,4 +1,4 @@
-"""Optional dependencies (extras) that are not installed, and a conflicting distribution."""
+"""Find optional dependencies (extras) that are not installed, and a conflicting distribution."""
 
 import sys
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "docker": ("docker", "testcontainers"),
     "connect": ("google.rpc", "grpc", "grpc_status", "zstandard"),
 }
-"""The modules that the base installation lacks, by the extra with them. The extras docker and
-connect include run."""
+"""The modules of each extra, which the base installation lacks. The extras docker and connect
+include the extra run."""
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra, for the installer of this Python."""
+    """Return the command that installs an extra with the installer of this Python."""
     requirement = f"'{DISTRIBUTION}[{extra}]'"
     places = Path(sys.prefix).parts
     if "pipx" in places:
@@ -39,27 +39,27 @@ def absent(extra: str) -> list[str]:
 
 
 def explained(error: ImportError) -> UsageError | None:
-    """Return a failed import as a user's error; None if the failure is a bug of Highwater."""
+    """Convert a failed import to a user's error; return None if a bug of Highwater is the cause."""
     if conflict := rival():
         return UsageError(conflict)
     for extra, modules in EXTRAS.items():
         if any(f"{error.name}.".startswith(f"{module}.") for module in modules):
-            return UsageError(f"this needs {error.name}, not installed yet: {install_line(extra)}")
+            return UsageError(f"{error.name} is needed, but not installed: {install_line(extra)}")
     return None
 
 
 def rival() -> str:
-    """Return a sentence about another distribution with files in this package, or None."""
+    """Return a sentence about another distribution that overwrites this package, or nothing."""
     try:
         other = distribution("highwater")
     except PackageNotFoundError:
         return ""
     if not any(file.as_posix() == "highwater/__init__.py" for file in other.files or ()):
-        return ""  # an editable install of this one under its former name
+        return ""  # an editable install of Highwater under its former name
     return (
-        f"the distribution highwater {other.version} has a package of the same name here, and each"
-        f" overwrites the other: pip uninstall highwater, then"
-        f" pip install --force-reinstall --no-deps {DISTRIBUTION}, or an environment for each"
+        f"the distribution highwater {other.version} has a package of the same name here, and "
+        "each overwrites the files of the other. Run pip uninstall highwater, then pip install "
+        f"--force-reinstall --no-deps {DISTRIBUTION}; or use a separate environment for each."
     )
 
 

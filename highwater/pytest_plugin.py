@@ -1,8 +1,8 @@
-"""The pytest plugin: tests on real brokers of every Kafka release that they name.
+"""The pytest plugin, which runs tests on real brokers of the Kafka releases that they name.
 
-Marker ``kafka``, fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and ``highwater_case``;
-docs/pytest.md shows them. pytest imports this module in every project that has Highwater installed.
-So this module imports only pytest and the standard library, until a test uses a fixture or the
+It defines the marker ``kafka`` and the fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and
+``highwater_case`` (docs/pytest.md). pytest imports this module in every environment with Highwater.
+So the module imports only pytest and the standard library, until a test uses a fixture or the
 session uses an option.
 """
 
@@ -39,28 +39,32 @@ _MARKER: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add three options, each with a setting of the same name for the ini file."""
+    """Add three options, each also a setting of the ini file."""
     group = parser.getgroup("highwater", "Highwater: fault injection against real Kafka")
     for name, metavar, says in (
         ("kafka", "LIST", "releases: 0.10.2.2,2.8.2, all or sample; tests skip other releases"),
-        ("driver", "NAME", "what brokers are: local (processes) or docker"),
-        ("store", "DIR", "folder of runs and their reports"),
+        ("driver", "NAME", "kind of brokers: local (processes) or docker"),
+        ("store", "DIR", "folder for runs and their reports"),
     ):  # fmt: skip
         group.addoption(f"--highwater-{name}", metavar=metavar, default=None, help=says)
-    parser.addini("highwater_kafka", "releases for tests that name none (default: sample)")
-    parser.addini("highwater_driver", "what brokers are (default: local)")
-    parser.addini("highwater_store", "folder of runs, from the root directory", default="store")
+    parser.addini(
+        "highwater_kafka", "Kafka releases of tests that name no release (default: sample)"
+    )
+    parser.addini("highwater_driver", "kind of brokers (default: local)")
+    parser.addini(
+        "highwater_store", "folder for runs, relative to the root directory", default="store"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker. Raise an error for unknown releases and drivers."""
+    """Register the marker; raise an error for unknown releases and drivers."""
     config.addinivalue_line("markers", _MARKER)
     if any(_option(config, name) for name in ("kafka", "driver")):
         _choice(config)
 
 
 def _option(config: pytest.Config, name: str) -> str:
-    """Return an option of the command line, or else of the ini file; empty without one."""
+    """Return an option from the command line, else from the ini file; empty if both lack it."""
     return config.getoption(f"highwater_{name}") or config.getini(f"highwater_{name}") or ""
 
 
@@ -86,13 +90,13 @@ def _choice(config: pytest.Config) -> "SessionChoice":
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test that uses our fixtures with the releases and settings of its markers."""
+    """Parametrize a test with Highwater's fixtures by its markers' releases and settings."""
     if _CASE not in metafunc.fixturenames:
         return
     from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
     from highwater.testing.parametrize import cases  # noqa: PLC0415
 
-    marks = list(metafunc.definition.iter_markers("kafka"))  # the closest first
+    marks = list(metafunc.definition.iter_markers("kafka"))  # the closest marker first
     named = next((mark.args for mark in marks if mark.args), ())
     settings: dict[str, Any] = {}
     for mark in reversed(marks):
@@ -111,10 +115,10 @@ def _parameter(case: "Case") -> Any:  # noqa: ANN401 - pytest keeps its Paramete
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests with brokers last, grouped by release, so that they can share clusters.
+    """Move tests with brokers to the end, grouped by release, so that they share clusters.
 
-    Under pytest-xdist with ``--dist loadgroup``, all tests of a release run in one worker, if xdist
-    can group tests: xdist 3.8 cannot do this on pytest 9.2.
+    With pytest-xdist and ``--dist loadgroup``, all tests of a release run in one worker. (xdist 3.8
+    cannot group tests on pytest 9.2.)
     """
     if not any(_case(item) for item in items):
         return
@@ -139,7 +143,7 @@ def _case(item: pytest.Item) -> "Case | None":
 
 @pytest.fixture
 def highwater_case(request: pytest.FixtureRequest) -> "Case":
-    """Return the release and the settings of the current test case."""
+    """Return the release and the settings for which the current test runs."""
     from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
     from highwater.testing.parametrize import Case  # noqa: PLC0415
 
@@ -147,7 +151,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
     if not isinstance(case, Case):
         raise UsageError(
             "kafka_run, kafka_app and kafka_cluster are not available by getfixturevalue",
-            hint="Make them arguments of the test, which then runs for every release.",
+            hint="Make the fixture an argument of the test, which then runs for every release.",
         )
     return case
 
@@ -156,7 +160,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
 def _highwater_laboratory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Callable[[], Laboratory]"]:
-    """Yield a function that opens the session's laboratory once. It closes at the session's end."""
+    """Yield a function that returns the session's laboratory, which the first call creates."""
     with contextlib.ExitStack() as stack:
         made: list[Laboratory] = []
 
@@ -175,7 +179,7 @@ def _highwater_laboratory(
 
 
 def _say(config: pytest.Config, words: str) -> None:
-    """Write a line on the terminal, without pytest's capture."""
+    """Write a line to the terminal, although pytest captures output."""
     reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     capture = config.pluginmanager.get_plugin("capturemanager")
     if reporter is None or config.get_verbosity() < 0:
@@ -191,9 +195,9 @@ def kafka_run(
     _highwater_laboratory: "Callable[[], Laboratory]",
     request: pytest.FixtureRequest,
 ) -> "KafkaRun":
-    """Return an object that runs stories and schedules on real brokers, and judges the runs.
+    """Return a ``KafkaRun``, which runs stories and schedules on real brokers and judges the runs.
 
-    ``kafka_run(story="loss")`` fails the test if a guarantee was broken; ``KafkaRun`` has its
+    ``kafka_run(story="loss")`` fails the test if a guarantee was broken; ``KafkaRun`` documents the
     arguments.
     """
     from highwater.testing.kafka_run import KafkaRun  # noqa: PLC0415 - see the module
@@ -207,10 +211,10 @@ def kafka_app(
     _highwater_laboratory: "Callable[[], Laboratory]",
     request: pytest.FixtureRequest,
 ) -> "KafkaApp":
-    """Return an object that runs the user's program under faults, and judges it.
+    """Return a ``KafkaApp``, which runs the user's program under faults and judges it.
 
-    ``kafka_app("python service.py")`` fails the test if inputs were lost; ``KafkaApp`` has its
-    arguments.
+    ``kafka_app("python service.py")`` fails the test if inputs were lost; ``KafkaApp`` documents
+    the arguments.
     """
     from highwater.testing.kafka_app import KafkaApp  # noqa: PLC0415 - see the module
 
@@ -218,7 +222,7 @@ def kafka_app(
 
 
 def _note(node: pytest.Item, result: "Result") -> None:
-    """Store a judged run for the summary, and as properties of its test."""
+    """Store a judged run for the session's summary, and in the properties of its test."""
     row = result.row()
     node.stash.setdefault(_ROWS, []).append(row)
     node.user_properties.extend((name, row[name]) for name in _PROPERTIES)
@@ -229,7 +233,7 @@ def _note(node: pytest.Item, result: "Result") -> None:
 def kafka_cluster(
     highwater_case: "Case", _highwater_laboratory: "Callable[[], Laboratory]"
 ) -> "Cluster":
-    """Return three running brokers of this test's release: a ``highwater.Cluster``.
+    """Return a ``highwater.Cluster``: three running brokers of this test's release.
 
     All tests of the release use the same cluster. A broken cluster is replaced for the next test.
     """
@@ -239,18 +243,18 @@ def kafka_cluster(
     try:
         return _highwater_laboratory().cluster(highwater_case)
     except HighwaterError as error:
-        raise error.with_traceback(None) from None  # its message says it all
+        raise error.with_traceback(None) from None  # the message says everything
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report a harness failure as an error, like an error in a fixture, and never as a pass.
+    """Report a harness failure as an error of the test, like an error in a fixture.
 
-    pytest calls an exception in a test's body a failure, and an expected one (``xfail``) a success.
-    A failure means a broken guarantee. If the harness cannot decide whether a guarantee was broken,
-    the test has neither failed nor succeeded.
+    pytest reports an exception in a test as a failure, and an expected exception (``xfail``) as a
+    success. A failure must mean a broken guarantee. If the harness cannot judge the run, the test
+    has neither failed nor succeeded.
     """
     report = yield
     case = _case(item)
@@ -271,7 +275,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Return a line about the releases, driver and store that the command line chose."""
+    """Return a line about releases, driver and store, if the command line names releases."""
     if config.getoption("highwater_kafka") is None:
         return None
     choice = _choice(config)
@@ -282,7 +286,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_terminal_summary(
     terminalreporter: "pytest.TerminalReporter", config: pytest.Config
 ) -> None:
-    """Print a line per run (release, faults, losses), and the skipped tests."""
+    """Print a line for each run (release, faults, losses), and the skipped tests."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     reports.sort(key=lambda report: getattr(report, "start", 0.0))
     here = config.invocation_params.dir

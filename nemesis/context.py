@@ -1,4 +1,4 @@
-"""The context of a schedule: a cluster, its faults, and a client for single records."""
+"""Objects that a schedule uses: a cluster, its faults, and a client that sends single records."""
 
 import contextlib
 import threading
@@ -36,10 +36,10 @@ _Seen = TypeVar("_Seen")
 
 
 class ScheduleNotFollowedError(HarnessError):
-    """Real brokers did not follow a schedule, so its run proves nothing.
+    """The brokers did not follow the schedule, so the run proves nothing.
 
     Args:
-        missed: the step of a model's schedule that failed.
+        missed: the step that failed, in a schedule from the model.
     """
 
     def __init__(self, message: str, missed: MissedStep | None = None) -> None:
@@ -48,16 +48,16 @@ class ScheduleNotFollowedError(HarnessError):
 
 
 def tested_partition(plan: Plan) -> int:
-    """Return the number of the partition in a plan's script."""
+    """Return the number of the partition that a plan's schedule tests."""
     number = (plan.schedule or {}).get("partition", 0)
     return number if isinstance(number, int) else 0
 
 
 class Client(Protocol):
-    """Sends one named record and records it in the history."""
+    """Sends single records, and writes each send to the run's history."""
 
     def send(self, value: str, partition: int, *, limit_s: float | None = None) -> SendOutcome:
-        """Send a record with the plan's acks; return the outcome, or info after a limit."""
+        """Send a record with the plan's acks; return the outcome, ``info`` if still unknown."""
 
 
 class GroupMember(Protocol):
@@ -69,25 +69,25 @@ class GroupMember(Protocol):
 
     @property
     def reading(self) -> frozenset[int]:
-        """The assigned partitions in which the client has a position, if it has positions."""
+        """The assigned partitions in which the client has a read position."""
 
     @property
     def given(self) -> Mapping[int, int]:
-        """Partition to the offset after the last record that the member or its group received."""
+        """The offset after the last record received, by partition (share group: by any member)."""
 
 
 class ConsumingMember(GroupMember, Protocol):
-    """A member that may leave its group before the run ends, or crash."""
+    """A group member that can leave its group during the run, or crash."""
 
     def leave(self) -> None:
-        """Close the member in the background, after a commit of its position."""
+        """Commit the member's position, and close the member in another thread."""
 
     def die_at_work(self) -> None:
-        """Process the next poll's records for ever: they do not count as read."""
+        """Block in the next poll's processing for ever: its records do not count as read."""
 
 
 class GroupClients(Protocol):
-    """Starts members of groups, which read until they leave, or the run's faults are healed."""
+    """Starts members of consumer groups. Each reads until it leaves or all faults are healed."""
 
     def join(self, name: str, membership: GroupMembership) -> ConsumingMember:
         """Start a consumer as a member of a group; ``name`` ends in a number."""
@@ -103,7 +103,7 @@ class GroupClients(Protocol):
         """Start a member of a share group (KIP-932)."""
 
     def outside(self, group: str) -> object:
-        """Return the metadata with which transactions commit offsets of a group without members."""
+        """Return metadata with which a transaction commits offsets of a group without members."""
 
     def listed(self) -> frozenset[str]:
         """Return the groups that the brokers list.
@@ -120,18 +120,19 @@ class ScheduleContext:
     Attributes:
         probe: a probe that only this thread uses.
         topic: the topic under test.
-        replicas: brokers of the partition under test, preferred leader first.
-        added: number of each partition that the story adds, to the partition's brokers.
-        transactional: opens a transactional client; the arguments are its process name, and
+        replicas: brokers with a replica of the partition under test; the preferred leader is first.
+        added: the brokers of each partition that the story (a scripted scenario) adds, by its
+            number.
+        transactional: opens a transactional client. The arguments are its name in the history, and
             settings that override all others.
-        producer: opens a client without transactions, with more settings than the workload's.
+        producer: opens a client without transactions; the argument adds to the workload's settings.
         groups: starts members of groups.
         stop: set by another thread to end the run early.
         checks: functions that raise an error if a part of the run has failed.
-        work: returns a count that increases while the program under test works; None if it is
-            unknown.
-        log: the table to which a schedule of faults writes its steps.
-        clock: seconds, monotonic.
+        work: returns a count that increases while the program under test works; None if the count
+            is unknown.
+        log: the writer of the table of executed steps.
+        clock: returns monotonic seconds.
     """
 
     plan: Plan
@@ -159,7 +160,7 @@ class ScheduleContext:
         return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
-        """Record an observation or a decision; ``step`` is a step of a model's schedule."""
+        """Record an observation or a decision; ``step`` is its number in the model's schedule."""
         self.fault_log.fault("step", "note", says, broker, step=step)
 
     def until(
@@ -170,9 +171,9 @@ class ScheduleContext:
         what: str,
         limit_s: float = _ANSWERS_S,
     ) -> _Seen:
-        """Wait for a condition like ``await_condition``, and return the observed state.
+        """Wait until the observed state meets a condition, and return this state.
 
-        The method repeats a request without a response.
+        If a request gets no response, the method sends it again. See ``await_condition``.
 
         Raises:
             ScheduleNotFollowedError: the condition did not hold within the limit.
@@ -190,22 +191,22 @@ class ScheduleContext:
             raise ScheduleNotFollowedError(error.message) from error
 
     def state(self) -> PartitionState:
-        """Return leader, epoch and ISR of the partition under test, when brokers report them."""
+        """Wait until brokers report leader, epoch and ISR of the tested partition; return them."""
         return self.until(
             lambda: self.probe.partition(self.topic, self.partition),
             what=f"leader and ISR of {self.topic}-{self.partition} to be reported",
         )
 
     def replica(self, broker: int, partition: int = 0) -> ReplicaState:
-        """Return LEO and HW of a replica, when its broker reports them."""
+        """Wait until a broker reports LEO and HW of its replica; return them."""
         return self.until(  # a broker of 0.9 refuses while its HW is behind
             lambda: self.probe.replica(broker, self.topic, partition),
             what=f"broker {broker} to report LEO and HW of {self.topic}-{partition}",
         )
 
     def controller(self) -> int:
-        """Return the active controller, when brokers report a controller."""
-        return self.until(self.probe.controller, what="an answer on the controller")
+        """Wait until brokers report an active controller; return its id."""
+        return self.until(self.probe.controller, what="a response that names the controller")
 
     def send(
         self, value: str, *, leader: int, partition: int = 0, limit_s: float | None = None
@@ -227,7 +228,7 @@ class ScheduleContext:
         answer = self.client.send(value, partition, limit_s=limit_s)
         if answer.outcome != OK:
             raise ScheduleNotFollowedError(
-                f"{value} was to be acknowledged, but its outcome is {answer.outcome}"
+                f"{value} must be acknowledged, but its outcome is {answer.outcome}"
             )
         if answer.offset is not None:
             return answer.offset
@@ -249,23 +250,25 @@ class ScheduleContext:
 
     @contextlib.contextmanager
     def intercept(self, text: str) -> Iterator[CaughtMessages]:
-        """Hold, drop, repeat or delay a message during the block.
+        """Hold, drop, repeat or delay a message while the ``with`` block runs.
 
-        The relay sends a held message at the end of the block, or earlier after ``release``.
+        The relay forwards a held message when ``release`` is called, at the latest after the block.
 
         Args:
             text: the action and the message, such as ``hold EndTxn client:*>broker-1``.
 
         Raises:
-            UsageError: there is no such message, or this release does not have it.
-            ScheduleNotFollowedError: no such message came.
+            UsageError: the text names no message, or this Kafka release does not have the message.
+            ScheduleNotFollowedError: the relay saw no such message.
         """
         name, _, message = text.partition(" ")
         action, network = read_action(name), self.cluster.network
         spec = MessageSpec.of(message)
         spec.require(action, self.plan, release(self.plan.kafka))
         if network is None:
-            raise HarnessError("this schedule needs the wire")
+            raise HarnessError(
+                "this schedule intercepts a message, but the cluster runs without the relay"
+            )
         messages = network.catch(spec.rule(action, self.topic))
         fault = f"{action}-message"
         self.fault_log.fault(fault, "inject", f"to be {VERBS[action]}: {message}")
@@ -275,13 +278,13 @@ class ScheduleContext:
             messages.release("schedule")
             self.fault_log.fault(fault, "heal", f"the message {message} is healed")
         if not messages.caught:
-            raise ScheduleNotFollowedError(f"there was no message to {text}")
+            raise ScheduleNotFollowedError(f"the relay saw no message for the rule: {text}")
 
     def check(self) -> None:
-        """Raise an error if a part of the run has failed, or if the run has to end early.
+        """Raise an error if a part of the run has failed, or if the run must end early.
 
         Raises:
-            HarnessError: a part failed, or the run was ended early.
+            HarnessError: a part of the run failed, or the run must end early.
         """
         if self.stop.is_set():
             raise HarnessError("the run was ended early")
@@ -289,10 +292,10 @@ class ScheduleContext:
             check()
 
     def hold(self, seconds: float) -> None:
-        """Wait for a number of seconds of the schedule.
+        """Wait for a number of seconds, unless the run must end.
 
         Raises:
-            HarnessError: the run has to end before this time has passed.
+            HarnessError: the run must end before the time has passed.
         """
         deadline = self.clock() + seconds
         self.check()

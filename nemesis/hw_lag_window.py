@@ -1,9 +1,9 @@
 """The HW-lag window: the interval in which stories inject their faults.
 
-After a follower's fetch, the leader increases the high watermark. The follower gets the new HW in
-the response to its next fetch. Until then the follower has records that are committed and
-acknowledged, but above its own HW. If the follower then follows another leader, the outcome of
-these records depends on the release (KIP-101).
+When all followers have fetched a record, the leader increases its high watermark (HW). A follower
+gets the new HW only in the response to its next fetch. Until then the record is committed and
+acknowledged, but above the follower's own HW. If the follower then follows another leader, it
+depends on the release whether the record is lost (KIP-101).
 """
 
 from collections.abc import Collection, Mapping
@@ -18,8 +18,8 @@ from highwater.harness.base.waiting import await_condition
 POLL_S = 0.01
 
 HELD_CONFIG: Final[Mapping[str, str]] = MappingProxyType({"request.timeout.ms": "3000"})
-"""Broker settings with which followers remain in the ISR while the relay holds a window open. They
-fetch again after this timeout, which must be well below ``replica.lag.time.max.ms``."""
+"""Broker settings that keep followers in the ISR while the relay holds a window open. Followers
+fetch again after this timeout, which must be far below ``replica.lag.time.max.ms``."""
 
 
 def widen(seconds: float) -> dict[str, str]:
@@ -27,10 +27,10 @@ def widen(seconds: float) -> dict[str, str]:
 
     Without new records, the leader delays its response to a follower's fetch by
     ``replica.fetch.wait.max.ms``, and only then sends the increased HW (except on 2.4.0 to 2.5.1,
-    where a follower with a stale HW gets it at once). The lag limit and the socket's timeout must
-    not be shorter. The socket's timeout must not be much longer either: connections to a dead
-    container's address are not refused, and a broker that becomes leader first waits until its
-    fetcher gives up.
+    where a follower with a stale HW gets it at once). The replica lag limit and the socket timeout
+    must not be shorter than this delay. The socket timeout must not be much longer either. A dead
+    container does not refuse connections, so a broker that becomes leader first waits for the
+    timeout of its fetcher.
     """
     wait_ms = int(seconds * 1000)
     return {
@@ -43,14 +43,13 @@ def widen(seconds: float) -> dict[str, str]:
 def hold_window(
     network: Network, topic: str, partition: int, followers: Collection[int], *, offset: int
 ) -> AbstractContextManager[None]:
-    """Hold the window of the record at ``offset`` open on these followers during the block.
+    """Hold the window of the record at ``offset`` open on these followers in the ``with`` block.
 
-    The wire holds back every response with a HW above ``offset``. The response with the record is
-    never held: the leader has no such HW before the follower fetches from the next offset. A
-    follower whose response is held fetches again from its LEO, on a new connection, after
-    ``request.timeout.ms`` (the limit of ``ReplicaFetcherThread``'s client). With the default of 30
-    s the follower would leave the ISR before that, so ``HELD_CONFIG`` is needed. All releases
-    behave in the same way.
+    The relay holds every response with a HW above ``offset``. It never holds the response that has
+    the record: the leader's HW is still lower, until the follower fetches from the next offset. If
+    a response is held, the follower fetches again from its LEO on a new connection after
+    ``request.timeout.ms``. With the default of 30 s the follower would leave the ISR before that,
+    so brokers need ``HELD_CONFIG``. All releases behave in this way.
     """
     return network.hw_held(topic, partition, *followers, above=offset)
 
@@ -76,7 +75,7 @@ def await_window(
     return await_condition(
         lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},
         lambda seen: all(state.hw <= offset < state.leo for state in seen.values()),
-        what=f"brokers {_names(replicas)} to hold {topic}-{partition}@{offset} above their HW",
+        what=f"brokers {_names(replicas)} to have {topic}-{partition}@{offset} above their HW",
         limit_s=limit_s,
         every_s=POLL_S,
         passing=(UnreachableError,),

@@ -1,4 +1,4 @@
-"""The nemesis of a cluster: it injects faults, and heals all faults that are open."""
+"""The nemesis of a cluster, which injects faults and heals them."""
 
 import contextlib
 import threading
@@ -23,11 +23,11 @@ from highwater.nemesis.faults.registry import (
 
 
 class FaultConflictError(HarnessError):
-    """A fault cannot be injected because of an open fault."""
+    """A fault cannot be injected while another fault is open."""
 
 
 class FaultLog(Protocol):
-    """A log of the nemesis's actions; the recorder is one."""
+    """A log of the nemesis's actions; the run's recorder implements it."""
 
     def fault(
         self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
@@ -37,7 +37,7 @@ class FaultLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Open:
-    """A fault that is not healed yet."""
+    """An injected fault that is not healed yet."""
 
     fault: Fault
     target: str
@@ -51,17 +51,16 @@ _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
 
 
 class Nemesis:
-    """Injects faults into one cluster, and heals all faults that are open.
+    """Injects faults into one cluster, and heals them.
 
-    At most one fault at a time is open on each broker, one on the wire of each broker, one on the
-    topic and one on the coordination. A fault that hits every broker does not overlap with a fault
-    of a broker. A fault that waits for sessions is not injected while the coordination, or the wire
-    of its broker, has one. Threads may share
-    it.
+    An open fault is injected and not healed yet. At most one fault is open on each broker, on the
+    links of each broker, on the topic, and on the coordination. A fault that hits every broker does
+    not overlap with a fault of a broker. A fault that waits for sessions is not injected while the
+    coordination or the links of its broker have a fault. Threads may share a nemesis.
 
     Args:
         topic: the topic under test.
-        levels: the levels of an upgrade, including the first.
+        levels: the software levels of an upgrade, including the first.
         stopped: returns whether the run must end early.
         program: the program under test, if there is one.
 
@@ -113,15 +112,16 @@ class Nemesis:
         client: str = "",
         message: str = "",
     ) -> None:
-        """Inject a fault into a target without an open fault, or kill a broker while it is paused.
+        """Inject a fault into a target that has no open fault; a paused broker may also be killed.
 
         Args:
-            broker: the target, for a fault of a broker.
-            controllers: the targets, for a fault of the coordination; default: the only controller.
+            broker: the target broker, for a fault of a broker.
+            controllers: the target controllers, for a fault of the coordination; default: the only
+                controller.
             partition: the partition of the topic that the fault hits.
             choice: a number from 0 to 1, for the fault's random decisions.
             client: name of the client, for a fault of a client.
-            message: the message as text, for a fault of messages.
+            message: the notation of the message, for a fault of messages.
 
         Raises:
             UsageError: there is no such fault, or no such broker.
@@ -140,7 +140,7 @@ class Nemesis:
             before = self._in_the_way(chosen, broker, target)
             kills = before is not None and (before.fault.name, name) == ("pause", "kill")
             if before is not None and (not kills or target in self._in_healing):
-                raise FaultConflictError(f"{target} has a fault already: {before.fault.name}")
+                raise FaultConflictError(f"{target} already has an open fault: {before.fault.name}")
             whom = broker if chosen.scope == "broker" else None
             self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
         aim = FaultTarget(
@@ -167,7 +167,7 @@ class Nemesis:
                     self._open[target] = before
             raise
         if before is not None:
-            before.stack.close()  # no process is left to be woken
+            before.stack.close()  # the killed process can no longer be resumed
             self._fault_log.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
         effect = FaultEffect(effect) if isinstance(effect, str) else effect
         self._fault_log.fault(name, "inject", effect.says, whom, removed=effect.rows)
@@ -179,7 +179,7 @@ class Nemesis:
         return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
-        """Make this the only nemesis of the cluster, because two would heal each other's faults.
+        """Make this nemesis the only one of its cluster, so that no other heals its faults.
 
         Raises:
             HarnessError: another nemesis has faults open on the cluster.
@@ -213,12 +213,12 @@ class Nemesis:
         return None
 
     def heal(self, broker: int) -> None:
-        """Heal the open faults of a broker, if any; return when healing has taken effect."""
+        """Heal the open faults of a broker, if any; return when the faults are gone."""
         for target in _targets(broker):
             self._heal(target)
 
     def heal_fault(self, name: str, broker: int | None = None, *, message: str = "") -> None:
-        """Heal a fault, if it is open; return when healing has taken effect."""
+        """Heal a fault, if it is open; return when the fault is gone."""
         self._heal(_target(find_fault(name), broker, message))
 
     def _heal(self, target: str) -> None:
@@ -241,13 +241,13 @@ class Nemesis:
                 self._unhealed[target] = error
             self._fault_log.fault(name, "note", f"{target} could not be healed: {error}", broker)
             raise
-        with self._lock:  # only now, so that no fault hits a broker that still starts
+        with self._lock:  # only now, so that no new fault hits a starting broker
             self._open.pop(target)
             self._in_healing.discard(target)
         self._fault_log.fault(name, "heal", f"{target} is healed", broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Heal all open faults of these brokers in parallel; None means all open faults."""
+        """Heal all open faults of these brokers in parallel; None means every open fault."""
         self._healing = brokers is None
         names = None if brokers is None else {name for id_ in brokers for name in _targets(id_)}
         opened = [fault.target for fault in self._snapshot()]
@@ -258,14 +258,14 @@ class Nemesis:
 
 
 def _targets(broker: int) -> tuple[str, str]:
-    """Return the names of a broker's wire and of the broker, as targets of faults."""
-    return f"the wire of broker {broker}", f"broker {broker}"
+    """Return the two target names of a broker: one for its links, one for the broker."""
+    return f"the network of broker {broker}", f"broker {broker}"
 
 
 def _target(chosen: Fault, broker: int | None, message: str) -> str:
-    """Return a name for a fault's target, such as ``broker 1``."""
+    """Return the name of a fault's target, such as ``broker 1``."""
     if chosen.scope == "message":
         return f"the message {message}"
     if chosen.scope == "broker":
-        return f"{'the wire of ' * chosen.on_wire}broker {broker}"
+        return f"{'the network of ' * chosen.on_wire}broker {broker}"
     return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

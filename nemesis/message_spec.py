@@ -1,7 +1,7 @@
 """Single messages as text: ``EndTxn client:producer-0>broker-1 n=2 transactional-id=events-tx``.
 
-The text names a request (or with ``.answer`` its response), the link from the sender to the
-receiver, and properties. Stories, schedules and the command line use this notation.
+The text names a request (with ``.answer``: its response), the sender and the receiver, and
+properties. Stories (scripted scenarios), schedules and the command line use this notation.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ VERBS: Final[Mapping[Action, str]] = {
     "delay": "delayed",
     "refuse": "refused",
 }
-"""The participle for each action, for sentences about a message."""
+"""The participle of each action's verb, such as ``held``."""
 
 TOPIC: Final = "{topic}"
 """A property's placeholder for the name of the topic under test."""
@@ -50,17 +50,17 @@ _OTHERS: Final = ("n", "times", "by", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpec:
-    """A kind of message, and the messages of this kind to which a rule applies.
+    """A description of the messages to which a rule of the relay applies.
 
     Attributes:
-        api: name of the request, or ``any``.
+        api: name of the Kafka request, or ``any``.
         source: the sender: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
         target: the receiver, in the same form.
-        first: the number of the first message, from 1 on.
-        times: the number of messages; 0 for all.
+        first: the number of the first message that the rule affects; 1 is the first.
+        times: the number of affected messages; 0 for all.
         by_s: the delay in seconds, for a delayed message.
         error: name of the error, for a refused message.
-        properties: name to value; the names are in ``apis.PROPERTIES``.
+        properties: values by property name; the names are in ``apis.PROPERTIES``.
     """
 
     api: str
@@ -75,7 +75,7 @@ class MessageSpec:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read a message from its text.
+        """Parse the text that describes a message.
 
         Raises:
             UsageError: the text describes no message; the error names the wrong word.
@@ -87,7 +87,7 @@ class MessageSpec:
                 f"no message is called {kind!r}",
                 hint=nearest(api, [*APIS, _ANY_API])
                 if api not in APIS
-                else f"Write {api}, or {api}.{_ANSWER} for the answer to it.",
+                else f"Write {api}, or {api}.{_ANSWER} for the response to it.",
             )
         values: dict[str, Any] = {"properties": {}}
         for word in words:
@@ -103,7 +103,7 @@ class MessageSpec:
         return any(end.startswith(CLIENT) for end in (self.source, self.target))
 
     def require(self, action: Action, plan: Plan, kafka: Release) -> None:
-        """Raise an error for a message that the plan's release, brokers or clients do not send.
+        """Raise an error if the run's release, brokers or clients never send such a message.
 
         Raises:
             UsageError: the message states the reason.
@@ -112,16 +112,16 @@ class MessageSpec:
             _require_node(end, plan, kafka)
         if self.of_clients and not plan.wire_clients:
             raise UsageError(
-                "clients are not connected through the wire in this run", hint="Add --wire-clients."
+                "clients do not connect through the relay in this run", hint="Add --wire-clients."
             )
         if action == "repeat" and self.side == "answer":
             raise UsageError(
-                "an answer cannot be repeated, because its receiver would have no request for it",
+                "a response cannot be repeated, because its receiver would have no request for it",
                 hint="Repeat the request.",
             )
         if (action == "delay") != bool(self.by_s):
             raise UsageError(
-                "only a message to delay has a time, and it needs one",
+                "only delay needs a time, and delay always needs a time",
                 hint="Write by=2s.",
             )
         self._require_error(action)
@@ -130,9 +130,9 @@ class MessageSpec:
         self._numbers()
 
     def _require_error(self, action: Action) -> None:
-        """Raise an error if no broker returns this error for the request, or not at this time."""
+        """Raise an error if no broker returns this error for the request at this time."""
         if action != "refuse" and self.error:
-            raise UsageError("only a message to refuse has an error", hint="Leave it out.")
+            raise UsageError("only refuse uses an error", hint="Leave it out.")
         if action != "refuse":
             return
         acted = self.side == "answer"
@@ -141,7 +141,7 @@ class MessageSpec:
         if self.error not in legal:
             when = "after it has acted" if acted else "before it acts"
             raise UsageError(
-                f"no broker answers {self.api} with {self.error or 'no error'} {when}",
+                f"no broker returns {self.error or 'no error'} for {self.api} {when}",
                 hint=f"Write error= with one of: {', '.join(legal)}."
                 if legal
                 else "Name a request that clients send: docs/wire.md has a table.",
@@ -151,8 +151,8 @@ class MessageSpec:
         api = APIS[self.api]
         gone = api.until is not None and kafka.number >= api.until
         if kafka.number < api.since or gone or api.keeper not in {"", kafka.coordination}:
-            since = f"it came with {_dotted(api.since)}"
-            why = f"it is sent with {api.keeper} only" if api.keeper else since
+            since = f"it came with Kafka {_dotted(api.since)}"
+            why = f"brokers send it only with {api.keeper}" if api.keeper else since
             raise UsageError(
                 f"Kafka {kafka.name} has no {self.api}: {why}", hint="docs/wire.md has a table."
             )
@@ -177,11 +177,11 @@ class MessageSpec:
         return numbers
 
     def rule(self, action: Action, topic: str) -> MessageRule:
-        """Return the wire's rule for this message.
+        """Return the relay's rule for this message.
 
         Args:
-            topic: name of the topic under test; replaces ``{topic}``, and is the topic of a
-                partition if no topic is named.
+            topic: name of the topic under test; replaces ``{topic}``. A rule that names only a
+                partition means a partition of this topic.
         """
         values = {name: text.replace(TOPIC, topic) for name, text in self.properties.items()}
         numbers = self._numbers()
@@ -212,7 +212,7 @@ def read_action(word: str) -> Action:
     """
     if word not in ACTIONS:
         raise UsageError(
-            f"{word!r} is no action on a message: hold, drop, repeat, delay or refuse",
+            f"{word!r} is no action on a message; actions are hold, drop, repeat, delay and refuse",
             hint=f"Write hold {_EXAMPLE}.",
         )
     return ACTIONS[word]

@@ -1,1 +1,1 @@
-"""Reports: a judged run as one self-contained HTML file."""
+"""Reports: HTML pages about judged runs, each in one self-contained file."""

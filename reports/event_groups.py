@@ -1,4 +1,4 @@
-"""Group an anomaly's evidence into beats, its phases: written, fault, cut, elected, and so on."""
+"""Group an anomaly's evidence into beats (phases): written, fault, cut, elected and so on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Group: TypeAlias = tuple[str, list[Witness]]
 
 TANGLE_NS: Final = 500_000_000
 NEAR: Final = 2
-"""The largest distance, in offsets, between consecutive findings of one group."""
+"""The greatest number of offsets between consecutive findings of one group."""
 _BEATS: Final = {
     "step": "",
     "sent": "",
@@ -48,9 +48,9 @@ TITLES: Final = {
 
 
 def beat(witness: Witness) -> str:
-    """Return the beat of a piece of evidence; "" if it belongs to the previous beat."""
+    """Return the beat (phase) of a piece of evidence; "" if it belongs to the previous beat."""
     if witness.what == "read" and witness.who != "reader":
-        return ""  # the reader is a consumer of the run, not the final read
+        return ""  # this reader is a consumer of the run, not the final read
     beat = _BEATS.get(witness.what)
     if beat is not None:
         return beat
@@ -107,7 +107,7 @@ def grouped(witnesses: Sequence[Witness]) -> list[Group]:
 
 
 def _untangled(groups: list[Group]) -> list[Group]:
-    """Put causes before effects, because brokers' logs and the observer's polls have delays.
+    """Put causes before effects: brokers' logs and the observer's polls have different delays.
 
     A broker may log a truncation before the observer notices the election that caused it. The last
     record at the offset belongs to the beat ``end``.
@@ -136,7 +136,7 @@ def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Findings of one kind at neighbouring offsets; the page explains the first."""
+    """Findings of one kind at neighbouring offsets; the page explains only the first."""
 
     first: Anomaly
     last_offset: int | None

@@ -20,10 +20,10 @@ from highwater.reports.markdown import escape, table
 from highwater.reports.text import plain
 
 LISTED_MAX: Final = 20
-"""Maximum number of anomalies that are listed for a run; further anomalies are counted."""
+"""Maximum number of anomalies that are listed for a run; the rest is only counted."""
 
 _NO_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Matches what is not a character in XML 1.0 (section 2.2)."""
+"""A pattern for code points that are not allowed in XML 1.0 (section 2.2)."""
 
 _MARKS: Final = {
     VALID: "✓ valid",
@@ -35,7 +35,7 @@ _MARKS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The documents of one judged run; ``model`` is None without the model's explanation."""
+    """The plan, verdict and model's explanation of a judged run; ``model`` may be None."""
 
     run: Run
     plan: Plan
@@ -56,7 +56,7 @@ class RunSummary:
 
     @property
     def what(self) -> str:
-        """The faults or story of the plan."""
+        """The faults or the story of the run's plan."""
         return self.plan.happens.replace(",", ", ")
 
 
@@ -79,7 +79,7 @@ def as_json(summaries: Sequence[RunSummary]) -> str:
 
 
 def markdown(summaries: Sequence[RunSummary]) -> str:
-    """Return a table of all runs, then a section per run with its anomalies."""
+    """Return a table of all runs, and a section for each run with its anomalies."""
     heads = ("kafka", "what", "acks", "verdict", "lost / acknowledged", "model", "run")
     rows = [_row(summary) for summary in summaries]
     return "\n".join([table(heads, rows), *(_section(summary) for summary in summaries)])
@@ -105,7 +105,7 @@ def _lost(verdict: Verdict) -> str:
 
 
 def junit(summaries: Sequence[RunSummary]) -> str:
-    """Return a JUnit suite with a case per run: ``invalid`` is a failure, ``unknown`` an error."""
+    """Return a JUnit suite of all runs: ``invalid`` is a failure, ``unknown`` an error."""
     broken = sum(summary.verdict.verdict == INVALID for summary in summaries)
     unknown = sum(summary.verdict.verdict == UNKNOWN for summary in summaries)
     seconds = f"{sum(summary.status.seconds for summary in summaries):.3f}"

@@ -1,7 +1,8 @@
-"""Render HTML from templates. All values are escaped. Pages load nothing and have no scripts.
+"""Render pages from templates; all values are escaped.
 
-The content security policy allows only the page's own style sheet, by its hash. Even if a
-value were not escaped, its markup could not run or fetch anything.
+Pages have no scripts and load no other file. The content security policy allows only the page's own
+style sheet, by its hash. Even if a value were not escaped, its markup could not run code or load a
+file.
 """
 
 import base64
@@ -21,7 +22,7 @@ from highwater.reports.text import logged, plain, seconds, short
 
 
 def render(template: str, **values: object) -> str:
-    """Render a page from ``templates/``; a variable missing from ``values`` is an error."""
+    """Render a page from ``templates/``; a variable that is not in ``values`` is an error."""
     css = _css()
     digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
     policy = (
@@ -39,7 +40,7 @@ def save(path: Path, html: str) -> Path:
 
 
 def drawing_css() -> str:
-    """Return the rules of the style sheet that a drawing in a separate file needs."""
+    """Return the style sheet's rules that a drawing in an SVG file needs."""
     lines = _css().splitlines()
     colours = lines[: lines.index("*{box-sizing:border-box}")]
     return "\n".join([*colours, *(line for line in lines if line.startswith("svg"))])
@@ -72,11 +73,11 @@ def _look(word: str) -> str:
 
 
 def _whole(words: object) -> Markup:
-    """Return the complete text, escaped, for commands, links and lists of names."""
+    """Return a text escaped but not truncated, for commands, links and lists of names."""
     text = str(words)
     return escape(plain(text, len(text)))
 
 
 def _finalize(value: object) -> object:
-    """Escape invisible characters in every string that a template prints; truncate the string."""
+    """Escape invisible characters in a string that a template prints, and truncate it."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)

@@ -7,7 +7,7 @@ from typing import Final
 from highwater.reports.text import plain
 
 _MARKUP: Final = re.compile(r"[\\`|<>*\[\]#&]|(?<![^\W_])_|_(?![^\W_])")
-"""Characters to escape. An underscore within a word is not markup and stays as it is."""
+"""Characters to escape; an underscore within a word is no markup."""
 
 
 def escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The reference model's explanation of a run as text, for pages, terminals and scripts."""
+"""Format the reference model's explanation of a run as text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ COLOURS: Final[Mapping[str, Colour]] = {
     "unknown": "unknown",
 }
 GOOD: Final[frozenset[str]] = frozenset({"as-predicted", "explained"})
-"""Statuses of a run that the model explains."""
+"""The statuses of runs that the model explains."""
 
 FINDINGS_MAX: Final = 10
-"""Maximum number of findings whose chain is shown; further findings are counted."""
+"""Maximum number of findings with a shown causal chain; the rest is only counted."""
 OFFSETS_MAX: Final = 16
-"""Maximum number of offsets that are shown, at the end of the longest log."""
+"""Maximum number of offsets that are shown; they are the last ones of the longest log."""
 
 
 def read(run: Run) -> Reconciliation | None:
-    """Read the model's explanation of a judged run; None without one."""
+    """Read the model's explanation of a judged run; None if the run has none."""
     path = run.analysis / "model.json"
     try:
         return Reconciliation.from_json(path.read_bytes())
@@ -94,7 +94,7 @@ def _outcome(outcome: PartitionOutcome) -> str:
 class LogCell:
     """One offset of one log: its record, or None.
 
-    ``odd`` means that model and brokers differ there.
+    ``odd`` means that model and brokers differ at this offset.
     """
 
     value: str | None
@@ -103,7 +103,7 @@ class LogCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """The predicted or the observed logs of all replicas, a row per broker."""
+    """The predicted or the observed logs of all replicas, one row for each broker."""
 
     title: str
     offsets: tuple[int, ...]
@@ -206,6 +206,6 @@ def rule_word(name: str, reconciliation: Reconciliation) -> str:
 
 
 def rule_says(name: str) -> str:
-    """Return the description and source of a model's switch; empty if the rule is no switch."""
+    """Return the description and source of a switch; empty if the rule is no switch."""
     field = Rules.__dataclass_fields__.get(name)
     return f"{field.metadata['says']} ({field.metadata['source']})" if field else ""

@@ -1,4 +1,4 @@
-"""The records of each replica at the end of a run, by offset, and the offsets to show."""
+"""Compare the records of a partition's replicas at the end of a run, offset by offset."""
 
 import glob
 from collections.abc import Collection, Iterable, Mapping
@@ -17,7 +17,7 @@ from highwater.harness.runs.store import Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOnDisk:
-    """One record on disk: its id or the kind of marker, and the leader epoch of its append.
+    """A record or marker on disk: its id or kind, and the leader epoch in which it was appended.
 
     ``value`` is None if neither the id nor the kind of marker can be read.
     """
@@ -28,13 +28,14 @@ class RecordOnDisk:
 
 
 Holdings: TypeAlias = Mapping[int, Mapping[int, RecordOnDisk]]
-"""Broker id to offset to the record that the broker's replica holds there."""
+"""The record at each offset of each broker's replica, by broker id and offset."""
 
 AROUND: Final = 3
 """Number of offsets shown before and after an offset where replicas differ."""
 TAIL: Final = 4
 RUN_MAX: Final = 8
-"""Longest sequence of offsets that is shown completely; longer ones show only both ends."""
+"""Longest sequence of offsets that is shown completely; of longer sequences, only both ends are
+shown."""
 ROWS_MAX: Final = 60
 
 
@@ -42,8 +43,8 @@ ROWS_MAX: Final = 60
 class OffsetRow:
     """The records of all replicas at one offset.
 
-    ``states`` has ``same``, ``odd`` (differs from most replicas) or ``none`` for each broker.
-    ``copies`` has None for a replica without a record at the offset.
+    ``states`` has a word for each broker: ``same``, ``odd`` (differs from most replicas) or
+    ``none``. ``copies`` has None for a replica without a record at the offset.
     """
 
     offset: int
@@ -55,7 +56,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The number of offsets that are not shown between two rows, and how many of them differ."""
+    """The number of offsets between two rows that are not shown, and of differences among them."""
 
     offsets: int
     differing: int
@@ -63,7 +64,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """The comparison of one partition's replicas: rows and gaps in order of offset."""
+    """A comparison of one partition's replicas: rows and gaps in the order of offsets."""
 
     brokers: tuple[int, ...]
     rows: tuple[OffsetRow | Gap, ...]
@@ -72,7 +73,7 @@ class SideBySide:
 
 
 def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
-    """Compare replicas by offset; return rows near ``subjects`` and differences, and the tail."""
+    """Compare replicas; return rows near ``subjects``, near differences and at the end."""
     brokers = tuple(sorted(holdings))
     offsets = sorted({offset for holding in holdings.values() for offset in holding})
     subject_offsets = set(subjects)
@@ -95,7 +96,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
 
 
 def _ends(offsets: list[int]) -> list[int]:
-    """Return the offsets; of each run longer than ``RUN_MAX``, return only both ends."""
+    """Return the offsets; of each sequence longer than ``RUN_MAX``, return only both ends."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and offset == runs[-1][-1] + 1:
@@ -106,7 +107,7 @@ def _ends(offsets: list[int]) -> list[int]:
 
 
 def _differs(disks: Iterable[RecordOnDisk | None]) -> bool:
-    """Return whether two replicas have different records; a missing record is no difference."""
+    """Return whether replicas have different records; a missing record is no difference."""
     return len({(h.value, h.note) for h in disks if h is not None}) > 1
 
 
@@ -126,7 +127,7 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     """Return the folders of one partition's replicas, in order.
 
     Args:
-        without: paths of files that are no evidence. Replicas with such a file are ignored, unless
+        without: paths of files that must not be used. Replicas with such a file are ignored, unless
             the file is a checkpoint.
     """
     topic, number = partition
@@ -148,7 +149,7 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
 def read_holdings(
     run: Run, partition: Partition, missing: list[str], without: Collection[str] = ()
 ) -> Holdings:
-    """Read one partition's frozen replicas; add a sentence to ``missing`` for each failure."""
+    """Read a partition's replicas after the run; add a sentence to ``missing`` for each failure."""
     topic, number = partition
     disks: dict[int, dict[int, RecordOnDisk]] = {}
     for folder in replica_folders(run, partition, without):
@@ -160,7 +161,11 @@ def read_holdings(
             missing.append(f"The replica on broker {folder.parent.name} cannot be read: {error}")
         disks[int(folder.parent.name)] = records
     if not disks:
-        what = "was frozen" if run.disks_here else "was copied here: the replicas are too large"
+        what = (
+            "was copied"
+            if run.disks_here
+            else "was copied to this machine: the replicas are too large"
+        )
         missing.append(f"No replica of {topic}-{number} {what}.")
     return disks
 
@@ -171,5 +176,5 @@ def _records(batch: pa.RecordBatch) -> Iterable[tuple[int, RecordOnDisk]]:
     for offset, value, epoch, crc_ok, control in rows:
         if offset is not None:
             name = f"{control} marker" if control else value
-            note = "bad checksum" if crc_ok is False else ""
+            note = "wrong checksum" if crc_ok is False else ""
             yield offset, RecordOnDisk(value=name, epoch=epoch, note=note)

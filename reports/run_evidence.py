@@ -1,7 +1,7 @@
-"""The evidence of a run for its pages: observations, faults, truncations and acknowledgements.
+"""Read the evidence of a run for its pages: observations, faults and acknowledgements.
 
-A run that ended early lacks tables, or has unfinished streams. ``RunObservations.missing`` has
-sentences about tables that cannot be read.
+A run that ended early may lack tables. ``RunObservations.missing`` has sentences about tables that
+cannot be read.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,10 +32,11 @@ from highwater.harness.runs.store import Run, is_table_among
 from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 Place: TypeAlias = tuple[str, int, int]
-"""Topic, partition number and offset."""
+"""A topic, a partition number and an offset."""
 
 _NEAR_NS = 1_000_000_000
-"""The longest time between the log line and the observation of one truncation."""
+"""The longest time between a broker's log line about a truncation and the observation of the
+truncation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +51,14 @@ class TruncationEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionObservations(PartitionTrace):
-    """Everything observed about one partition."""
+    """All observations of one partition."""
 
     partition: Partition
     cuts: tuple[TruncationEvent, ...]
 
     @property
     def brokers(self) -> list[int]:
-        """The ids of all brokers that were seen with this partition, ascending."""
+        """The ids of all brokers in the observations of this partition, ascending."""
         brokers = {*self.tracks, *(cut.broker for cut in self.cuts)}
         for leadership in self.leaderships:
             brokers |= {*leadership.isr} | ({leadership.leader} - {-1})
@@ -66,7 +67,7 @@ class PartitionObservations(PartitionTrace):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendTimes:
-    """The times, in ns, of the sends in the phase ``run``.
+    """The times, in ns, of the workload's sends.
 
     Attributes:
         ended_ns: times of acknowledgement, ascending.
@@ -81,13 +82,13 @@ class SendTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunObservations:
-    """The observations of a run, without its verdict.
+    """The observations of a run, which do not depend on its verdict.
 
     Attributes:
-        messages: single messages to which the relay applied a rule, in order of arrival.
+        messages: messages that a rule of the relay affected, in order of arrival.
         fault_counts: counts of the faults; None if the table of faults cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
-        done: the text for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
+        done: the words for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
         acked_at: record id to the time of its acknowledgement, for the requested ids.
         sends: the sends at each requested offset: (time of the send, record id), in order of time.
         log_lines: the table ``events/log_lines``.
@@ -122,7 +123,7 @@ def gather(
         run: a run, judged or not.
         values: ids of the records whose acknowledgement times are read.
         places: offsets whose sends are read.
-        without: paths of files that are not evidence; they are not read.
+        without: paths of files that must not be read.
     """
     missing: list[str] = []
     tables = {name: _table(run, name, missing, without) for name in TABLES}

@@ -5,14 +5,14 @@ import unicodedata
 from typing import Final
 
 LONGEST: Final = 400
-"""Maximum number of characters that a page shows of an external text."""
+"""Maximum number of characters that a page shows of a text from outside."""
 
 _CLOCK: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\S+ (?:[A-Z]{4,5} )?")
 _FOLDER: Final = re.compile(r",? ?\bdir=[^\],\s]*")
 _WHITESPACE: Final = {"\n", "\t"}
 _HIDDEN: Final = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
-"""Unicode categories of characters that are invisible, that reorder their neighbours, or that XML
-forbids: a noncharacter such as U+FFFE would break a drawing's file."""
+"""Unicode categories of characters that are invisible, that reorder other characters, or that XML
+forbids (such as U+FFFE, which would break a drawing's file)."""
 
 
 def plain(words: str, longest: int = LONGEST) -> str:
@@ -31,18 +31,18 @@ def _visible(character: str) -> str:
 
 
 def logged(line: str) -> str:
-    """Return a broker's log line without its time and without folders."""
+    """Return a broker's log line without its time and without directory paths."""
     return _FOLDER.sub("", _CLOCK.sub("", line))
 
 
 def short(words: str, longest: int = 7) -> str:
-    """Return the end of a record's id, short enough for a log cell; ids differ at their ends."""
+    """Return the end of a record's id, short enough for a cell; ids differ at their ends."""
     visible = plain(words)
     return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 
 
 def were(done: str) -> str:
-    """Return ``were acknowledged``, or the phrase for sends without acknowledgement."""
+    """Return ``were acknowledged``, or the words for sends with acks=0."""
     return f"were {done}" if done == "acknowledged" else done
 
 

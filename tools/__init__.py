@@ -1,1 +1,1 @@
-"""Tools: generated pages of docs/, and the project's lints."""
+"""Tools that generate pages of docs/, record results, and check the project's style."""

@@ -1,12 +1,12 @@
-"""Test clients when a broker's address is reused by another cluster: docs/client-addresses.json.
+"""Test clients after another cluster gets a broker's address: docs/client-addresses.json.
 
 python -m tools.client_addresses FOLDER [RELEASE ...]
 
-Each client has written a record to a topic of a cluster of one broker, or of two. Broker 1 ends,
-and another cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then
-each client sends another record. Of two brokers, broker 1 is killed, and leads until its session
-ends; the other's address is a bootstrap address, too. ``FOLDER`` has, or gets, the drivers of
-``tools.client_drivers``.
+Each client writes a record to a cluster with one broker or two. Then broker 1 is killed, and
+another cluster, with a topic of the same name, gets broker 1's address (KAFKA-20246, KIP-1242).
+Then each client sends another record. If the first cluster has two brokers, broker 1 remains the
+leader until its session ends, and broker 2's address is also a bootstrap address. Missing drivers
+(``tools.client_drivers``) are built in ``FOLDER``.
 """
 
 import contextlib
@@ -57,12 +57,12 @@ WORKLOADS: Final = {
 _TOPIC: Final = "trials"
 _LIMIT_S: Final = 20.0
 _SESSION_MS: Final = "60000"
-"""Longer than a trial: a killed broker leads until the end."""
+"""The session timeout. It is longer than a trial, so a killed broker remains the leader."""
 _POLL_S: Final = 0.1
 
 
 class Writer:
-    """A producer of one client, which writes before and after another cluster gets the address."""
+    """A client's producer, which writes before and after another cluster gets the address."""
 
     def __init__(
         self, opened: OpenLibrary, plan: Plan, cluster: RealCluster, log: logging.Logger
@@ -80,7 +80,7 @@ class Writer:
             self._producer = opened.library.producer(client_config.producer(plan, common))
 
     def write(self, value: str) -> None:
-        """Send a record, in a transaction if this writer has these."""
+        """Send a record, in a transaction if the producer is transactional."""
         self.answers: list[str] = []
         if self._transactional:
             try:
@@ -96,7 +96,7 @@ class Writer:
         )
 
     def end(self) -> str:
-        """Return the error of the last record; empty if the record was acknowledged."""
+        """Wait for the last record, and return its error; empty if it was acknowledged."""
         producer = self._producer
         deadline = time.monotonic() + _LIMIT_S
         while not self.answers and time.monotonic() < deadline:
@@ -111,7 +111,7 @@ class Writer:
         return self.answers[0] if self.answers else SILENT
 
     def close(self) -> None:
-        """End the producer as in a crash."""
+        """Close the producer, as if it had crashed."""
         with contextlib.suppress(KafkaException):
             self._producer.drop() if self._transactional else self._producer.purge()
 
@@ -122,7 +122,7 @@ def action_of(workload: Workload) -> str:
 
 
 def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[RealCluster]:
-    """Yield a cluster, and one of one broker, which has the address of the first one's broker 1."""
+    """Yield a cluster, then a second one with one broker, which has broker 1's address."""
     address: Address | None = None
     for name, size in (("first", brokers), ("second", 1)):
         site = find_driver("local")(kafka_release, brokers=size, wired=False, options=PLAIN)
@@ -136,10 +136,10 @@ def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[Re
 def play(
     broker: str, clients: dict[str, str], folder: Path, brokers: int = 1
 ) -> Iterator[ClientTrial]:
-    """Play all clients against two clusters of a release.
+    """Test all clients with two clusters of a release.
 
     Args:
-        clients: the words of clients by their names.
+        clients: each client's option value, by the client's name.
         brokers: the number of brokers of the first cluster.
     """
     log = client_config.open_log(folder / "clients.log")
@@ -189,19 +189,19 @@ def play(
 
 
 def _write(writers: list[Writer], which: str) -> dict[str, str]:
-    """Return the error of each writer's record."""
+    """Let each writer send a record; return the error of each record."""
     for writer in writers:
         writer.write(f"{writer.name} {which}")
     return {writer.name: writer.end() for writer in writers}
 
 
 def _result(error: str, value: str, places: dict[str, frozenset[str]]) -> str:
-    """Return an error, or the place of a record; ``places`` has the records of each place."""
+    """Return a record's error, or the name of the cluster that has the record."""
     return error or next((name for name, values in places.items() if value in values), LOST)
 
 
 def _values(addresses: list[str]) -> frozenset[str]:
-    """Return all committed records of a cluster; no address: of no cluster."""
+    """Return all committed records of a cluster; empty without an address."""
     if not addresses:
         return frozenset()
     quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global

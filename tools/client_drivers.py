@@ -2,8 +2,8 @@
 
     python -m tools.client_drivers FOLDER [NAME@RELEASE ...]
 
-Each driver becomes a program in the directory: ``highwater run --client FOLDER/franz-go``. With
-names, the tool builds only these drivers, as ``FOLDER/franz-go@v1.20.7``.
+The tool writes a program for each driver to the folder: ``highwater run --client FOLDER/franz-go``.
+If names are given, it builds only these drivers, such as ``FOLDER/franz-go@v1.20.7``.
 """
 
 import shutil
@@ -19,23 +19,23 @@ LIBRARIES: Final = {
     "kafkajs": ("kafkajs.mjs", "kafkajs@2.2.4"),
     "platformatic": ("platformatic.mjs", "@platformatic/kafka@2.12.1"),
 }
-"""The source of each driver, and its library with the toolchain's name of a release."""
+"""Each driver's source, and its library with a release, in the notation of the toolchain."""
 
 NODE: Final = "node@24.9.0"
 """@platformatic/kafka needs a newer Node.js than many machines have."""
 
 
 def lacks(name: str) -> str:
-    """Return the program that this machine lacks to build a driver; empty if it has all."""
+    """Return a program that this machine lacks to build a driver; empty if it lacks none."""
     tool = "go" if LIBRARIES[name.partition("@")[0]][0].endswith(".go") else "npm"
     return "" if _find(tool) else tool
 
 
 def build(name: str, folder: Path) -> Path:
-    """Build a driver; return its program, which needs the files beside it.
+    """Build a driver; return its program, which needs the other files in its folder.
 
     Args:
-        name: a name of ``LIBRARIES``; ``NAME@RELEASE`` for another release of its library.
+        name: a name in ``LIBRARIES``, or ``NAME@RELEASE`` for another release of the library.
         folder: the folder for the program.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Run the client libraries with client faults, for the tables of docs/clients.md.
+"""Run the client libraries under faults of clients, for the tables of docs/clients.md.
 
     python -m tools.client_matrix FOLDER
     python -m tools.clients_page FOLDER/store/clients
 
 The tool runs each library for which the machine can build a driver, on two releases. Producers are
-plain with acks=1, plain with acks=all, idempotent, or transactional. There are about 80 runs of 60
-s; a second call resumes. The exit code is 1 if the model cannot explain a run.
+plain with acks=1, plain with acks=all, idempotent, or transactional. About 80 runs of 60 s are
+necessary; a second call continues. The exit code is 1 if the model cannot explain a run.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ NAME: Final = "clients"
 
 
 def play(folder: Path) -> MatrixFolder:
-    """Run the cells that have no result yet; return the matrix."""
+    """Run the cells of the matrix that have no result yet; return the matrix."""
     store = folder / "store"
     words = ["matrix", "--store", str(store), "--jobs", "2", "--driver-memory", "1g"]
     if (store / NAME).exists():
@@ -40,12 +40,12 @@ def play(folder: Path) -> MatrixFolder:
         words += [word for mix in MIXES for word in ("--nemesis", mix)]
     code = _run(sys.executable, "-m", "highwater", *words)
     if code == INTERRUPTED or not (store / NAME / "cells.json").exists():
-        sys.exit(code)  # it has said why
+        sys.exit(code)  # the command has printed the error
     return MatrixFolder.open(Path(NAME), store)
 
 
 def _run(*words: str) -> int:
-    """Return the exit code of a command, which handles Ctrl-C itself."""
+    """Run the command, which handles Ctrl-C itself; return its exit code."""
     running = subprocess.Popen(words)
     try:
         return running.wait()
@@ -54,7 +54,7 @@ def _run(*words: str) -> int:
 
 
 def main() -> int:
-    """Run the matrix. Return 1 if a run is not explained, or has no result."""
+    """Run the matrix; return 1 if a run is unexplained or has no result."""
     matrix = play(Path(sys.argv[1]).absolute())
     rows = matrix.rows()
     whole = len(rows) == len(matrix.matrix().cells)

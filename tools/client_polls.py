@@ -1,11 +1,12 @@
-"""Plays Java's new consumer, which loses a partition during a poll: docs/client-polls.json.
+"""Test Java's new consumer when it loses a partition during a poll: docs/client-polls.json.
 
     python -m tools.client_polls [CLIENT ...]
 
 Each trial has a group with ``group.protocol=consumer`` and no rebalance listener. A member's first
-poll gets a record from each of two partitions; its deserializer is slow at the second, as with a
-registry of schemas. Meanwhile another member gets that partition. The application goes on after the
-exception of a poll, and commits after each poll. With clients only these are played.
+poll gets a record from each of two partitions. Its deserializer waits at the second record, as it
+may wait for a schema registry. In this time another member gets the second partition. The
+application continues after the exception of a poll, and commits after each poll. If clients are
+named, only these are tested.
 """
 
 import contextlib
@@ -43,14 +44,14 @@ PLAYS: Final = 10
 _FIRST, _REVOKED, _LATER = "first", "revoked", "later"
 _LIMIT_S: Final = 30.0
 _MOVES_S: Final = 5.0
-"""Time for the other member to get a partition: ten heartbeats."""
+"""The time in which the other member gets a partition: ten heartbeats."""
 
 _POLL_S: Final = 0.2
 _TRIES: Final = 20
 
 
 class SlowText:
-    """A deserializer of text that waits at the second partition's record. Called by Java."""
+    """A deserializer of text, called by Java, that waits at the second partition's record."""
 
     Java = interfaces("org.apache.kafka.common.serialization.Deserializer")
 
@@ -74,7 +75,7 @@ class SlowText:
 
 
 class PollingMember:
-    """A member in a separate thread. It commits its positions after each poll with records."""
+    """A group member in a separate thread, which commits after each poll with records."""
 
     def __init__(self, gateway: CallbackGateway, consumer: Any, topic: str) -> None:  # noqa: ANN401
         self._gateway = gateway
@@ -88,7 +89,7 @@ class PollingMember:
         self._thread.start()
 
     def end(self) -> None:
-        """Let the member leave the group."""
+        """Stop the member, which leaves its group."""
         self._stop.set()
         self._thread.join(_LIMIT_S)
 
@@ -111,7 +112,7 @@ class PollingMember:
 
 
 class PollStage:
-    """A broker, and Java's clients of one release; each trial has a topic and a group."""
+    """A broker and one release of Java's clients; each trial has its own topic and group."""
 
     def __init__(self, cluster: RealCluster, client: str, folder: Path) -> None:
         self._cluster = cluster
@@ -123,12 +124,12 @@ class PollStage:
         self._topics = 0
 
     def close(self) -> None:
-        """End the library."""
+        """Close the library."""
         self._opened.close()
         client_config.close_log(self._log)
 
     def play(self) -> ClientPolls:
-        """Play all trials."""
+        """Run all trials."""
         results = [self._trial() for _ in range(PLAYS)]
         return ClientPolls(
             broker=self._cluster.release.name,
@@ -139,7 +140,7 @@ class PollStage:
         )
 
     def _trial(self) -> tuple[bool, list[str]]:
-        """Return whether the group has skipped a record, and the errors of its first member."""
+        """Run a trial; return whether the group skipped a record, and the first member's errors."""
         for _ in range(_TRIES):
             self._topics += 1
             topic = f"{self._client.replace(':', '-')}-{self._topics}"
@@ -155,7 +156,7 @@ class PollStage:
                     what="the first poll",
                     limit_s=_LIMIT_S,
                 )
-                if slow.decoded[0] == _FIRST:  # the order of a hash table of topics and partitions
+                if slow.decoded[0] == _FIRST:  # the order is that of a hash table
                     return self._rebalance(topic, slow, members), first.errors
             finally:
                 slow.goes_on.set()
@@ -167,7 +168,9 @@ class PollStage:
     def _rebalance(self, topic: str, slow: SlowText, members: list[PollingMember]) -> bool:
         other = PollingMember(self._gateway, self._consumer(topic), topic)
         members.append(other)
-        with contextlib.suppress(WaitTimeoutError):  # a right client gives it up in its next poll
+        with contextlib.suppress(
+            WaitTimeoutError
+        ):  # a correct client gives the partition up in its next poll
             await_condition(
                 lambda: other.assigned,
                 lambda assigned: f"{topic}-1" in assigned,
@@ -209,7 +212,7 @@ class PollStage:
 
 
 def play(clients: tuple[str, ...], folder: Path) -> Iterator[ClientPolls]:
-    """Play all trials of each client on one broker of the newest release."""
+    """Run all trials of each client on one broker of the newest release."""
     settings = {**CONSUMER_SETTINGS, "group.initial.rebalance.delay.ms": "0"}
     place = folder / "cluster"
     opened = open_cluster(release(MODERN), place, brokers=1, broker_config=settings)
@@ -222,7 +225,7 @@ def play(clients: tuple[str, ...], folder: Path) -> Iterator[ClientPolls]:
 
 
 def main() -> None:
-    """Play the trials; write each client's down at once."""
+    """Run the trials; write each client's results at once."""
     clients = tuple(sys.argv[1:]) or CLIENTS
     with tempfile.TemporaryDirectory() as folder:
         for row in play(clients, Path(folder)):

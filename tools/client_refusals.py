@@ -2,10 +2,11 @@
 
 python -m tools.client_refusals FOLDER [CLIENT ...]
 
-Each trial is a transaction of one record, and of an offset if its client can send one, or a commit
-of an offset alone. The wire refuses one request, or the answer to it when the broker has acted. The
-client's words are compared with the log and the group's offset. ``FOLDER`` has, or gets, the
-drivers of ``tools.client_drivers``; with clients only these are played, and replace their rows.
+Each trial is a transaction with one record, and with an offset if the client can send it, or the
+commit of an offset without a transaction. The relay refuses one request: before the broker handles
+it, or by replacing the broker's response. The tool compares the client's result with the log and
+the group's offset. Missing drivers (``tools.client_drivers``) are built in ``FOLDER``. If clients
+are named, only these are tested, and only their rows are replaced.
 """
 
 import contextlib
@@ -65,7 +66,7 @@ APIS_PLAYED: Final = (
     *("AddOffsetsToTxn", "TxnOffsetCommit", "OffsetCommit"),
 )
 REPEATS: Final = 10
-"""The number of trials if client and log disagree."""
+"""The number of trials if the client's result and the log disagree."""
 
 _POSITIONS: Final = ("AddOffsetsToTxn", "TxnOffsetCommit")
 _DELIVERY_S: Final = 6.0
@@ -87,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 def refusals() -> Iterator[Refusal]:
-    """Yield every legal refusal of the requests of a transaction."""
+    """Yield every refusal that the protocol allows for a transaction's requests."""
     for api in APIS_PLAYED:
         for acted in (False, True):
             for error, legal in LEGAL[APIS[api].key].items():
@@ -120,7 +121,7 @@ class Stage:
         client_config.close_log(self._log)
 
     def play(self, refusal: Refusal) -> ClientRefusal:
-        """Run a trial. Repeat it if the client and the log disagree."""
+        """Run a trial; repeat it if the client's result and the log disagree."""
         result, error = self._try(refusal)
         counts = {result: 1}
         if result in {IN_THE_LOG, NOT_IN_THE_LOG, TWICE}:
@@ -140,7 +141,7 @@ class Stage:
         )
 
     def _try(self, refusal: Refusal) -> tuple[str, str | None]:
-        """Return the result of a trial, and the error of its end."""
+        """Run a trial; return its result, and the error of the transaction's end."""
         self._trials += 1
         name = f"{self.name.replace('@', '-').replace(':', '-')}-{self._trials}"
         self._cluster.create_topic(name, [[1]], {})
@@ -166,7 +167,7 @@ class Stage:
             session.drop()
 
     def _try_position(self, refusal: Refusal, name: str) -> tuple[str, str | None]:
-        """Return the result of a member's commit of a position, and its error."""
+        """Let a group member commit a position; return the result and the error."""
         member = TrackedConsumer(
             self._reading(name, name), name, 1, lambda *_, **__: None, library=self._opened.library
         )
@@ -204,7 +205,7 @@ class Stage:
         return client_config.consumer(common, group=group)
 
     def _outside(self, group: str) -> object:
-        """Return the metadata of a group without members; its name for drivers without groups."""
+        """Return the metadata of a group without members; for drivers without groups, its name."""
         consumer = self._opened.library.consumer(self._reading("outside", group))
         try:
             return consumer.consumer_group_metadata()
@@ -249,7 +250,7 @@ class Stage:
         levels = ("read_committed", "read_uncommitted")
         readers = [confluent_kafka.Consumer(_reading(direct, level)) for level in levels]
         try:
-            with contextlib.suppress(WaitTimeoutError):  # a transaction without an end is open
+            with contextlib.suppress(WaitTimeoutError):  # an open transaction never ends
                 await_condition(
                     lambda: {reader.get_watermark_offsets(place)[1] for reader in readers},
                     lambda ends: len(ends) == 1,
@@ -297,7 +298,7 @@ def _reading(address: str, level: str) -> dict[str, Any]:
 
 
 def play(drivers: Path, clients: tuple[str, ...], folder: Path) -> Iterator[ClientRefusal]:
-    """Test every refusal with each client on one broker of the newest release."""
+    """Test each client with every refusal on one broker of the newest release."""
     opened = open_cluster(
         release(MODERN),
         folder / "cluster",

@@ -2,8 +2,8 @@
 
     python -m tools.client_trials
 
-Each library produces a record with each setting and reads a record, even if Highwater refuses this
-combination. An acknowledged record must be in the log.
+Each library sends a record with each setting, and reads a record, even in combinations that
+Highwater refuses. An acknowledged record must be in the log.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ COMMITTERS: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
 _TOPIC: Final = "trials"
 _SMALL: Final = 1_000
-"""``max.message.bytes`` of the topics for tests of commits."""
+"""The ``max.message.bytes`` of topics in tests of commits."""
 _DELIVERY_S: Final = 6.0
 _LIMIT_S: Final = 12.0
 _LOOK_S: Final = 0.2
@@ -96,7 +96,7 @@ def play(folder: Path) -> Iterator[ClientTrial]:
             for client in CLIENTS:
                 choice = read_client(client, name)
                 if client != JAVA and choice.release == kafka_release:
-                    continue  # it is the broker's own
+                    continue  # the error of the broker itself
                 yield ClientTrial(
                     broker=name,
                     client=client,
@@ -106,7 +106,7 @@ def play(folder: Path) -> Iterator[ClientTrial]:
 
 
 def library_name(client: str, kafka: str, named: Collection[str] = ()) -> str:
-    """Return the name and release of a client's library, as its driver reports them."""
+    """Return the name and release of a client's library."""
     if named:
         return ", ".join(named)
     choice = read_client(client, kafka)
@@ -126,7 +126,7 @@ def _try(cluster: RealCluster, client: str, folder: Path) -> dict[str, str]:
     try:
         for action, workload in _PRODUCING.items():
             if workload.idempotence and not choice.idempotence:
-                results[action] = LACKS  # it would ignore the setting
+                results[action] = LACKS  # the client would ignore the setting
                 continue
             value = f"{client} {action}"
             results[action] = _produce(cluster, library.library, workload, value.encode(), log)
@@ -187,7 +187,7 @@ def _commit(
 ) -> str:
     """Commit a transaction in which one of two records cannot be written; return the outcome.
 
-    The broker refuses the second record, or is down until the record has expired.
+    Either the broker refuses the second record, or it is down until the record has expired.
     """
     topic = name.replace(" ", "-").replace(",", "")
     cluster.create_topic(topic, [[1]], {"max.message.bytes": str(_SMALL)})
@@ -199,7 +199,7 @@ def _commit(
     )
     common = client_config.common(cluster.bootstrap, "trial", log, quirks=cluster.release.client)
     settings = client_config.transactional(plan, common, name)
-    # So that the coordinator does not abort it meanwhile.
+    # so that the coordinator does not abort the transaction
     settings = {**settings, "transaction.timeout.ms": 60_000}
     producer: Any = library.producer(settings)
     ignored = lambda *_: None  # noqa: E731 - what becomes of a record is the transaction's matter
@@ -212,7 +212,7 @@ def _commit(
             producer.queue(topic, b"x" * 2 * _SMALL, 0, on_delivery=ignored)
             producer.flush(_LIMIT_S)
         else:
-            # Its first record has added the partition to the transaction.
+            # the first record has added the partition to the transaction
             cluster.brokers[1].kill()
             producer.queue(topic, b"second", 0, on_delivery=ignored)
             producer.flush(_DELIVERY_S + 2)
@@ -230,7 +230,7 @@ def _name(error: Any) -> str:  # noqa: ANN401 - a ClientError
 
 
 def until(call: Callable[[float], object]) -> None:
-    """Call a function that waits for a coordinator. Repeat the call while this is allowed."""
+    """Call a function that waits for a coordinator; repeat it while the library allows this."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
         try:
@@ -248,7 +248,7 @@ def _end(producer: TransactionsProducer, *, transactional: bool) -> None:
 
 
 def in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
-    """Return whether a reader finds a record in time."""
+    """Return whether a reader receives a record in time."""
     quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
     quiet.addHandler(logging.NullHandler())
     common = client_config.common(cluster.bootstrap, "trial", quiet, quirks=cluster.release.client)
@@ -269,7 +269,7 @@ def in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
 
 
 def _consume(cluster: RealCluster, client: str, folder: Path) -> str:
-    """Return whether a client reads the log's first record, which librdkafka wrote."""
+    """Let a client read the log's first record, which librdkafka wrote; return the result."""
     try:
         if client == LIBRDKAFKA:
             return WORKS if in_log(cluster, f"{client} acks=1".encode()) else SILENT

@@ -1,7 +1,7 @@
 """Check names and docstrings against docs/style.md: ``python -m tools.lint [FOLDER ...]``.
 
-The tool prints one line per violation, as ``path:line: what is wrong``. The exit code is 1 if there
-is a violation.
+The tool prints a line for each violation: ``path:line: message``. If it prints any, the exit code
+is 1.
 """
 
 import ast
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 PRODUCT: Final = ("harness", "nemesis", "clusters", "checkers", "reports", "highwater", "tools")
-"""The directories whose code is checked. ``highwater`` has links to the first five; these are read
-once."""
+"""The directories whose code is checked. ``highwater`` has links to the first five, which are not
+read again."""
 
 VAGUE_NAMES: Final = frozenset(
     [
@@ -46,7 +46,7 @@ VAGUE_NAMES: Final = frozenset(
         "whoever",
     ]
 )
-"""Participles and pronouns that are no names of modules, classes, functions, fields or
+"""Participles and pronouns that must not be names of modules, classes, functions, fields or
 variables."""
 
 WORDS_MAX: Final = 45_000
@@ -56,7 +56,7 @@ PARAGRAPH_WORDS_MAX: Final = 90
 
 _CODE: Final = re.compile(r"^```.*?^```$|^    .*?$", re.MULTILINE | re.DOTALL)
 _BREAK: Final = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )")
-"""The separator of paragraphs; each item of a list is a paragraph."""
+"""The pattern of a gap between paragraphs; each item of a list is a paragraph."""
 
 MODULES_MAX: Final = 15
 """The greatest number of modules in a directory of the product."""
@@ -77,7 +77,7 @@ _VAGUE: Final = re.compile(
     r"\b(nobody|somebody|whoever|foretells?|foretold|footsteps?|deeds?|hears?|heard|floors|rooms)\b",
     re.IGNORECASE,
 )
-"""Words that the field does not use, for which docs/style.md has the field's words."""
+"""Words that engineers of the field do not use; docs/style.md has better words."""
 
 Complaint = tuple[Path, int, str]
 
@@ -93,12 +93,12 @@ def sources(root: Path) -> Iterator[Path]:
 def vague_names(path: Path, tree: ast.Module) -> Iterator[Complaint]:
     """Yield definitions, parameters, fields and variables with a name in ``VAGUE_NAMES``."""
     if path.stem in VAGUE_NAMES:
-        yield path, 1, f"module name {path.stem!r} says nothing"
+        yield path, 1, f"module name {path.stem!r} is not telling: use a noun"
     fields = _fields_of_files(tree)
     for node in ast.walk(tree):
         for name in () if node in fields else _defined(node):
             if name.strip("_").lower() in VAGUE_NAMES:
-                yield path, node.lineno, f"name {name!r} says nothing"  # type: ignore[attr-defined]
+                yield path, node.lineno, f"name {name!r} is not telling: use a noun"  # type: ignore[attr-defined]
 
 
 def _fields_of_files(tree: ast.Module) -> set[ast.expr]:
@@ -133,7 +133,11 @@ def obscure_docstrings(path: Path, tree: ast.Module) -> Iterator[Complaint]:
         text = ast.get_docstring(node)
         if text and (match := _OBSCURE_START.match(text)):
             line = getattr(node, "lineno", 1)
-            yield path, line, f"docstring begins with {match[1]!r}: say what it does or is"
+            yield (
+                path,
+                line,
+                (f"docstring begins with {match[1]!r}: say what the code does, or what it is"),
+            )
 
 
 def repeated_classes(trees: Iterable[tuple[Path, ast.Module]]) -> Iterator[Complaint]:
@@ -150,11 +154,11 @@ def repeated_classes(trees: Iterable[tuple[Path, ast.Module]]) -> Iterator[Compl
 
 
 def packages_imported(path: Path) -> Iterator[Complaint]:
-    """Yield imports of a package, in code or in a string, by its directory's name."""
+    """Yield imports of a package, in code or in a string, that use the directory's name."""
     text = path.read_text()
     for match in _PACKAGES.finditer(text):
         line = text.count("\n", 0, match.end()) + 1
-        yield path, line, "import highwater.PACKAGE: no package has the folder's name"
+        yield path, line, "import highwater.PACKAGE, not the directory's name"
 
 
 def refused_words(path: Path, words: re.Pattern[str]) -> Iterator[Complaint]:
@@ -162,7 +166,7 @@ def refused_words(path: Path, words: re.Pattern[str]) -> Iterator[Complaint]:
     text = path.read_text("utf-8")
     for match in words.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield path, line, f"{match[1]!r} is hard to read: say it plainly"
+        yield path, line, f"{match[1]!r} is hard to read: use a plainer word"
 
 
 def crowded_folders(paths: Iterable[Path]) -> Iterator[Complaint]:
@@ -170,7 +174,11 @@ def crowded_folders(paths: Iterable[Path]) -> Iterator[Complaint]:
     modules = Counter(path.parent for path in paths if path.name != "__init__.py")
     for folder, count in modules.items():
         if count > MODULES_MAX:
-            yield folder, 1, f"{count} modules, and a folder has at most {MODULES_MAX}"
+            yield (
+                folder,
+                1,
+                (f"{count} modules in this folder, but at most {MODULES_MAX} are allowed"),
+            )
 
 
 def word_count(text: str) -> int:
@@ -188,7 +196,11 @@ def long_paragraphs(page: Path) -> Iterator[Complaint]:
         words = word_count(paragraph)
         if words > PARAGRAPH_WORDS_MAX:
             line = text.count("\n", 0, start) + 1
-            yield page, line, f"a paragraph of {words} words: at most {PARAGRAPH_WORDS_MAX}"
+            yield (
+                page,
+                line,
+                (f"the paragraph has {words} words, but at most {PARAGRAPH_WORDS_MAX} are allowed"),
+            )
 
 
 def many_words(pages: Iterable[Path]) -> Iterator[Complaint]:
@@ -199,12 +211,15 @@ def many_words(pages: Iterable[Path]) -> Iterator[Complaint]:
     total = sum(counts.values())
     if total > WORDS_MAX:
         most = max(counts, key=lambda page: counts[page])
-        says = f"all pages, generated ones too, have {total:,} words, at most {WORDS_MAX:,}"
-        yield most, 1, f"{says}: shorten any of them; this one has most"
+        says = (
+            f"all pages together, including generated pages, have {total:,} words, but at most "
+            f"{WORDS_MAX:,} are allowed"
+        )
+        yield most, 1, f"{says}: shorten any page; this page has the most words"
 
 
 def complaints(root: Path) -> list[Complaint]:
-    """Return every violation below ``root``, the project's folder, in order of place."""
+    """Return every violation in the project's folder ``root``, sorted by path and line."""
     everywhere = list(sources(root))
     product = [path for path in everywhere if path.relative_to(root).parts[0] in PRODUCT]
     trees = [(path, ast.parse(path.read_text())) for path in product]
@@ -230,7 +245,7 @@ def complaints(root: Path) -> list[Complaint]:
 
 
 def main() -> int:
-    """Print every violation; return 1 if there is one."""
+    """Print every violation; return 1 if there is any."""
     violations = [
         complaint
         for complaint in complaints(Path(__file__).resolve().parent.parent)

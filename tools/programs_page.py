@@ -24,7 +24,7 @@ class PlayedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A release of a framework, and the results of its runs.
 
     Attributes:
-        affected: whether the release has the bug, according to the bug's report.
+        affected: whether the release has the bug, as the bug's report says.
         runs: number of judged runs.
         shown: number of runs that found the bug.
     """
@@ -36,15 +36,15 @@ class PlayedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One bug of a framework, and the releases between which it was introduced or fixed.
+    """A bug of a framework, and the releases between which the bug was introduced or fixed.
 
     Attributes:
-        mechanism: the way in which it loses a record.
-        fault: the faults that reveal it, and their duration.
-        program: its file in docs/examples/frameworks.
-        found: the outcome that broke the guarantee.
-        named: the mistake in Highwater's reports.
-        tried: why no run could show the bug. Then there are no releases.
+        mechanism: the way in which the framework loses a record.
+        fault: the faults that reveal the bug, and their duration.
+        program: the program's file in docs/examples/frameworks.
+        found: the outcome of inputs that broke the guarantee.
+        named: the mistake that Highwater's reports name.
+        tried: why no run could show the bug; if set, no releases are listed.
         by_default: whether runs of 60 s with the default faults of ``highwater app`` found it.
     """
 

@@ -1,4 +1,4 @@
-"""The page docs/results.md: all measurements, one row each, from the files in docs/results/."""
+"""The page docs/results.md: all measurements from the files in docs/results/, one row each."""
 
 from datetime import date
 from pathlib import Path
@@ -20,7 +20,7 @@ durations and the machine's load. [hazards.md](hazards.md) has the runs of stori
 
 
 class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One measurement.
+    """A measurement and the command that repeats it.
 
     Attributes:
         what: the measured quantity.
@@ -38,7 +38,7 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MeasuredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file: measurements of one topic, in the order of the page."""
+    """The content of a file: measurements of one topic, in the order of the page."""
 
     title: str
     about: str = ""

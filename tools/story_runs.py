@@ -1,4 +1,4 @@
-"""Record the results of stories on real brokers: docs/story-results.json, for docs/hazards.md.
+"""Record results of stories on real brokers in docs/story-results.json, for docs/hazards.md.
 
     highwater matrix --kafka 4.4.0,3.9.2 --story torn-transaction --seed 0,1,2,3,4,5,6,7,8,9
     python -m tools.story_runs store/matrix-…
@@ -26,8 +26,8 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The runs of one story with one setting on one release.
 
     Attributes:
-        client: library of the producers, as in a plan.
-        day: the date of the last run, as in 2026-11-25.
+        client: library of the producers, as a plan names it.
+        day: the date of the last run, such as 2026-11-25.
         as_predicted: number of runs with exactly the predicted losses, forks and wrong reads.
         broken: number of runs that broke a guarantee.
     """
@@ -45,7 +45,7 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def setting(self) -> tuple[str, str, str, int, bool, str]:
-        """All fields except the counts."""
+        """The values of all fields except the counts."""
         return self.story, self.kafka, self.acks, self.min_isr, self.unclean, self.client
 
 

@@ -1,4 +1,4 @@
-"""Search the model of every release, and of every single switched rule: docs/model-results.json.
+"""Search the model of every release, and with every rule changed: docs/model-results.json.
 
 ``python -m tools.survey`` takes about an hour on one core. It does not repeat a search with a
 recorded result. Releases with equal rules are searched once.
@@ -33,11 +33,11 @@ SCOPES: Final = (
     Scope(records=1, failures=2, moves=1),
     Scope(records=2, failures=0, moves=2, late=1),
 )
-"""The scopes of every release's search: acks=all, min.insync.replicas=1, clean elections."""
+"""The bounds (scopes) of every release's search. All have acks=all, min.insync.replicas=1 and clean
+elections."""
 
 Base = tuple[str, Mapping[str, bool]]
-"""A release, and the bug fixes that are switched on in it, so that only the switched rule matters.
-"""
+"""A release, and the bug fixes that are switched on, so that only the changed rule matters."""
 
 _ZOOKEEPER: Final[Base] = ("3.9.2-zk", {})
 _KRAFT: Final[Base] = ("4.3.1", {"elected_again_is_new": True})
@@ -68,7 +68,7 @@ _BASES: Final[Mapping[str, Base]] = {
     "added_complete": _REASSIGNED,
     "elr_of_replicas": _REASSIGNED,
 }
-"""The release in which a rule is switched. By default it is the newest release on ZooKeeper."""
+"""The release in which each rule is changed; by default the newest release with ZooKeeper."""
 
 _MUTATED: Final = (
     Scope(records=2, failures=0, moves=2),
@@ -76,8 +76,8 @@ _MUTATED: Final = (
     Scope(records=2, failures=0, moves=2, late=1),
     Scope(records=1, failures=2, moves=1),
 )
-"""The scopes of the search for a switched rule, in order, until an invariant breaks that holds with
-the rule."""
+"""The bounds of the searches with a changed rule. They are tried in this order, until an invariant
+breaks that otherwise holds."""
 
 _OLD_FORMAT: Final = Scope(records=2, failures=0, moves=2, old_format=True, by="round", stops=False)
 _TWO_IN_SYNC: Final = Scope(brokers=2, records=2, failures=4, moves=0, min_isr=2)
@@ -98,7 +98,7 @@ _ALSO: Final[Mapping[str, Scope]] = {
     "last_leader_alive": _TWO_IN_SYNC,
     "elected_again_is_new": Scope(records=1, failures=0, moves=3),
 }
-"""The scopes for rules that have no effect in the default scopes."""
+"""The bounds for rules that have no effect within the default bounds."""
 
 
 Rows = list[dict[str, Any]]
@@ -125,7 +125,7 @@ def _add(key: str, rows: Rows) -> None:
 
 
 def _alike(scope: Scope) -> Iterable[list[str]]:
-    """Return the releases with equal rules within a scope."""
+    """Return groups of releases that have equal rules within a scope."""
     groups: dict[Rules, list[str]] = {}
     for name in RELEASES:
         rules = rules_of(name)
@@ -170,12 +170,12 @@ def _searches(
 def _search(
     setting: ModelSettings, names: tuple[str, ...]
 ) -> tuple[SearchAnswer[Counterexample], ...]:
-    """Search, and store the result for equal searches."""
+    """Search the model, and store the result for equal searches."""
     return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
 
 
 def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the first scope in which a single switched rule breaks an invariant."""
+    """Return the first scope in which a single changed rule breaks an invariant."""
     usual = base.get(switch, getattr(rules_of(kafka), switch))
     name = ", ".join((kafka, *(f"{rule} on" for rule in base)))
     states = 0

@@ -1,1 +1,1 @@
-"""Campaigns, which consist of many runs: matrix, soak and nightly run."""
+"""Campaigns of many runs: matrix, soak and nightly run."""

@@ -1,4 +1,4 @@
-"""Plan a matrix: make cells from axes, plans from cells, and groups of cells by cluster."""
+"""Plan a matrix of runs: cells from axes, plans from cells, and groups of cells by cluster."""
 
 import itertools
 import re
@@ -32,7 +32,7 @@ from highwater.runtime.requested_plan import requested_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
-    """Return every combination of the axes: a cell, or a skipped combination with a reason.
+    """Return a cell for every combination of the axes, or the reason why it is skipped.
 
     The oldest Kafka release comes first.
     """
@@ -47,7 +47,7 @@ def lay_out(axes: Axes) -> Matrix:
             cells.append(MatrixCell(**fields, run=_name(setting)))
     if not cells:
         why = f"The first reason: {skipped[0].reason}." if skipped else "Name a story or a nemesis."
-        raise UsageError("no cell of this matrix can be run", hint=why)
+        raise UsageError("no combination of this matrix can be executed", hint=why)
     return Matrix(axes=axes, cells=tuple(cells), skipped=tuple(skipped))
 
 
@@ -69,7 +69,7 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
 
 
 def grouped(cells: Sequence[MatrixCell], *, duration_s: float) -> list[list[MatrixCell]]:
-    """Group the cells that can share a cluster. The group with the slowest start comes first."""
+    """Group the cells that can share a cluster; the group whose cluster starts slowest is first."""
     groups: dict[ClusterKey, list[MatrixCell]] = {}
     for cell in cells:
         groups.setdefault(ClusterKey.of(plan_of(cell, duration_s=duration_s)), []).append(cell)

@@ -1,4 +1,4 @@
-"""Perform a matrix: runs on warm clusters, then their verdicts, rows and page."""
+"""Perform a matrix: execute its runs on reused clusters, judge them, and write rows and page."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from highwater.runtime.campaign import Campaign, PlannedRun
 from highwater.runtime.prediction_check import as_predicted
 
 OVERALL: Final = "matrix"
-"""The label of progress about all cells."""
+"""The label of the progress line about all cells."""
 
 
 def unfinished(folder: MatrixFolder, matrix: Matrix) -> list[MatrixCell]:
@@ -40,7 +40,7 @@ def perform(
 ) -> list[MatrixRow]:
     """Run every cell that has no complete run yet, judge the runs, and write the page.
 
-    If the harness fails in a cell, the cell's row states the problem, and other cells continue.
+    If the harness fails in a cell, the cell's row contains the problem, and other cells continue.
     """
     matrix = folder.matrix()
     cells, duration_s = unfinished(folder, matrix), matrix.axes.duration_s
@@ -73,7 +73,7 @@ def perform(
 def judge_cells(
     folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
 ) -> list[MatrixRow]:
-    """Judge a matrix's runs without a verdict (or all its runs), and write its rows and page."""
+    """Judge all runs of a matrix, or those without a verdict; write its rows and page."""
     runs = folder.runs()
     judged = () if afresh else [run for run in runs if (run.analysis / "verdict.json").is_file()]
     judge_all([run for run in runs if run not in judged], session)
@@ -89,12 +89,12 @@ def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
 
 
 def write_matrix_page(folder: MatrixFolder) -> Path:
-    """Write a matrix's page again from the rows that are stored."""
+    """Write a matrix's page again, from the stored rows."""
     return write_page(folder.rows(), folder.page, matrix=folder.matrix(), earlier=folder.earlier())
 
 
 def row_of(run: Run, home: Path) -> MatrixRow:
-    """Return the row of a judged run, for a page in the folder ``home``."""
+    """Return a judged run's row for a page in the folder ``home``."""
     verdict, model = run.verdict(), model_text.read(run)
     return MatrixRow.of(
         run,
@@ -144,7 +144,7 @@ def _planned(cell: MatrixCell, duration_s: float) -> PlannedRun:
 
 
 def _put_aside(folder: MatrixFolder, cell: MatrixCell) -> None:
-    """Move the unfinished run of an earlier invocation to the folder ``aside``."""
+    """Move a cell's unfinished run of an earlier invocation to the folder ``aside``."""
     run = folder.run_of(cell)
     if run is None:
         return

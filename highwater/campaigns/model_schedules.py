@@ -1,4 +1,4 @@
-"""Replay counterexamples on real brokers, and count the runs that reproduce them."""
+"""Replay the model's counterexamples on real brokers, and count the runs that reproduce them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 Content = Counterexample | Schedule | TransactionCounterexample
 
 _INSTALLED: Final = Path(console.__file__).parent / "counterexamples"
-"""Folder of the counterexamples in docs/, which the catalogue of hazards uses as evidence."""
+"""The folder of the counterexamples that docs/ and the catalogue of hazards use as evidence."""
 
 
 def _located(path: Path) -> Path:
-    """Return the path of a file; if it does not exist, the installed file with this name."""
+    """Return the path of a file, or else of the installed file with this name."""
     installed = _INSTALLED / path.name
     return path if path.exists() or not installed.exists() else installed
 
@@ -57,8 +57,8 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule.
 
     Attributes:
-        client: library of the producers; None for the library of the search of transactions, or
-            librdkafka.
+        client: library of the producers; None: the library of the transaction model's search, or
+            else librdkafka.
     """
 
     name: str
@@ -67,15 +67,15 @@ class Source:
 
     @classmethod
     def load(cls, path: Path, *, min_isr: int | None = None, client: str | None = None) -> Self:
-        """Read a counterexample or a schedule; ``min_isr`` replaces its min.insync.replicas.
+        """Read a counterexample or a schedule; replace min.insync.replicas if ``min_isr`` is given.
 
         Args:
             path: path of a file, or the name of a counterexample that is installed with Highwater.
 
         Raises:
             StoreError: the file cannot be read.
-            UsageError: the file is neither; or it has too few replicas for ``min_isr``, or is a
-                counterexample of transactions, which has no ``min_isr``.
+            UsageError: the file is neither, or it has too few replicas for ``min_isr``, or
+                ``min_isr`` is given for a counterexample of the transaction model.
         """
         path = _located(path)
         try:
@@ -93,14 +93,14 @@ class Source:
         return cls(name=path.name, content=loaded, client=client)
 
     def schedule(self, kafka: str) -> Schedule:
-        """Return the schedule for a run on a release."""
+        """Return the file's schedule for a run on a release."""
         assert not isinstance(self.content, TransactionCounterexample)
         if isinstance(self.content, Schedule):
             return self.content
         return compile_for(self.content, kafka)
 
     def planned(self, kafka: str, *, label: str, seed: int, driver: str) -> PlannedRun:
-        """Return a replay on a release."""
+        """Return the planned replay on a release."""
         if isinstance(self.content, TransactionCounterexample):
             made = transaction_plan(
                 self.content, kafka, seed=seed, driver=driver, client=self.client
@@ -113,11 +113,14 @@ class Source:
         return replace(planned, plan=msgspec.structs.replace(planned.plan, client=client))
 
     def draw(self, path: Path, judged: Sequence[JudgedRun]) -> Path:
-        """Write the page of the counterexample together with the runs on real brokers."""
+        """Write a page that shows the counterexample and its runs on real brokers."""
         if isinstance(self.content, TransactionCounterexample):
             return save(path, whole_transactions(self.content, drawing_css()))
         if isinstance(self.content, Schedule):
-            raise UsageError(f"{self.name} is a schedule", hint="A counterexample can be drawn.")
+            raise UsageError(
+                f"{self.name} is a schedule, not a counterexample",
+                hint="Only a counterexample can be drawn.",
+            )
         return write(self.content, path, [judged_run.run for judged_run in judged])
 
 
@@ -125,22 +128,24 @@ def check_finding(source: Source) -> Counterexample:
     """Return the counterexample of a file.
 
     Raises:
-        UsageError: the file is no counterexample of replication, which a finding's page needs.
+        UsageError: the file is no counterexample of the replication model, which a finding's page
+            needs.
     """
     if not isinstance(source.content, Counterexample):
         raise UsageError(
-            f"{source.name} is no counterexample of replicas, which the page of a finding needs",
+            f"{source.name} is no counterexample of the replication model, which the page of a "
+            "finding needs",
             hint="Give --report a FILE.html or FILE.svg.",
         )
     return source.content
 
 
 def _with(content: Content, min_isr: int) -> Content:
-    """Return the same steps with another min.insync.replicas."""
+    """Return a counterexample or schedule with the same steps and another min.insync.replicas."""
     if isinstance(content, TransactionCounterexample):
         raise UsageError(
             "--min-isr has no effect on transactions",
-            hint="It belongs to a search of replicas. Leave it out.",
+            hint="Leave --min-isr out.",
         )
     if isinstance(content, Counterexample):
         return msgspec.structs.replace(content, scope=replace(content.scope, min_isr=min_isr))
@@ -153,7 +158,7 @@ def _with(content: Content, min_isr: int) -> Content:
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts of all runs on one release.
+    """The numbers of a counterexample's replays on one release, by result.
 
     Attributes:
         reproduced: runs that ended as predicted and lost or forked records.
@@ -203,10 +208,10 @@ def perform(
 def planned_replay(
     schedule: Schedule, kafka: str, *, label: str = "", seed: int = 0, driver: str = "local"
 ) -> PlannedRun:
-    """Return the replay of a schedule on a release; the search may have been for another release.
+    """Return the planned replay of a schedule on a release, perhaps not the search's release.
 
-    If a step fails, or has another effect than expected, ``status.json`` names the step, and the
-    verdict is ``unknown``. The run directory has the schedule as ``schedule.json``.
+    If a step fails or has an unexpected effect, ``status.json`` names the step, and the verdict is
+    ``unknown``. The run directory contains the schedule as ``schedule.json``.
     """
     return PlannedRun(
         plan=plan(schedule, kafka, seed=seed, driver=driver),
@@ -216,7 +221,7 @@ def planned_replay(
 
 
 def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
-    """Count the runs by release, in the order in which they ran."""
+    """Count the runs of each release; the releases are in the order of the runs."""
     groups: dict[str, list[JudgedRun]] = {}
     for judged_run in judged:
         groups.setdefault(judged_run.verdict.kafka, []).append(judged_run)
@@ -233,7 +238,7 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 
 
 def is_reproduced(run: JudgedRun) -> bool | None:
-    """Return whether a run lost or forked records; None if the run did not end as predicted.
+    """Return whether a run lost or forked records; None if its prediction failed.
 
     The result does not depend on the model's explanation of the run.
     """

@@ -1,4 +1,4 @@
-"""The jobs of a planned night: matrices to resume, a script per machine, and a GitHub matrix."""
+"""Write a planned night: its jobs' matrices, a script for each machine, and a GitHub matrix."""
 
 import re
 import shlex
@@ -24,8 +24,8 @@ from highwater.harness.campaigns.nightly_cells import (
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
 LONGEST: Final = 330
-"""The greatest number of minutes for a job. GitHub stops a workflow's job after 360 minutes, and
-the job must upload its results first."""
+"""The greatest number of minutes for a job. GitHub stops a job after 360 minutes, and before that
+the job must upload its results."""
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ run() {{
 
 
 def commands(job: Job) -> list[str]:
-    """Return a job's command lines in order, for the folder in which the plan was written."""
+    """Return a job's command lines in order; they run in the folder of the night's plan."""
     folders = (f"{job.name}/{number}" for number in range(1, len(job.pieces) + 1))
     return [f"highwater matrix --expect --resume {shlex.quote(folder)}" for folder in folders]
 
@@ -79,7 +79,7 @@ def _name(cell: PlannedCell) -> str:
 
 
 def script(job: Job, night: str) -> str:
-    """Return a job as a shell script, to be written beside its matrices."""
+    """Return a job as a shell script, for the folder of its matrices."""
     return _SCRIPT.format(
         name=job.name,
         night=night,
@@ -118,7 +118,8 @@ def write(night: Night, folder: Path) -> None:
             (folder / f"{job.name}.sh").write_text(script(job, night.night), encoding="utf-8")
     except OSError as error:
         raise StoreError(
-            f"{folder} cannot be written: {error.strerror}", hint="Choose another with --out."
+            f"{folder} cannot be written: {error.strerror}",
+            hint="Choose another folder with --out.",
         ) from error
 
 
@@ -132,7 +133,11 @@ def read(path: Path) -> Night:
     except msgspec.MsgspecError as error:
         raise StoreError(f"{path} is no plan of a night: {error}", hint=hint) from error
     if night.schema != SCHEMA:
-        raise StoreError(f"{path} has schema {night.schema}, this is {SCHEMA}", hint=hint)
+        raise StoreError(
+            f"{path} has schema {night.schema}, but this version of Highwater reads schema "
+            f"{SCHEMA}",
+            hint=hint,
+        )
     return night
 
 

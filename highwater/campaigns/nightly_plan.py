@@ -1,8 +1,8 @@
-"""Chooses the cells of a night and their machines, from the date and from earlier nights.
+"""Choose the cells of a night and their machines, from the date and from earlier nights.
 
-Cells that failed in their last run come first, with the seed of the failure; then the canaries,
-which must lose records; then the first two stories on every release; then other settings until the
-time is used up. Of these, settings with the oldest last run come first; the date decides ties.
+The order is: cells that failed in their last run, with the same seed; canaries, which must lose
+records; the first two stories on every release; other settings, until the time is used up. Other
+settings with the oldest last run come first; the date decides ties.
 """
 
 import math
@@ -38,24 +38,25 @@ from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
 RANDOM_S: Final = NEMESIS_S + 25.0
-"""The estimated seconds of a cell that was never measured, on an idle machine, with judging."""
+"""The estimated seconds for a cell that was never measured: its run and its judging on an idle
+machine."""
 
 BOOT_S: Final = 30.0
-"""The seconds that each part of a job needs once, to start brokers and Spark."""
+"""The seconds in which each part of a job starts brokers and Spark."""
 
 BASELINE: Final = ("loss", "divergence")
 CANARY_SEEDS: Final = 2
-"""The number of runs of each canary, because a story that misses its window is unknown. With two
-drivers, each driver has one run."""
+"""The number of runs of each canary; one run may be ``unknown`` because its story missed the HW-lag
+window. With two drivers, each driver has one run."""
 
 PIECES: Final = 4
-"""A machine's work has at least this many parts, so that all machines get equal work."""
+"""Each machine gets at least this many parts, so that all machines get about equal work."""
 
 SHORTEST_S: Final = 300.0
 """The shortest part of a job, in seconds, because Spark needs time to start."""
 
 LAPS: Final = 100
-"""The most seeds in a night."""
+"""The greatest number of seeds in a night."""
 
 Piece = list[PlannedCell]
 """Cells of one release on one driver, which share warm clusters."""
@@ -64,7 +65,7 @@ _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
 
 def seed(night: date, lap: int = 0) -> int:
-    """Return a seed of a night, readable as its date: 2026112100, 2026112101 and so on.
+    """Return a seed that contains the night's date: 2026112100, 2026112101 and so on.
 
     All cells with the same index share a seed, so every release gets the same random schedule.
     """
@@ -72,7 +73,7 @@ def seed(night: date, lap: int = 0) -> int:
 
 
 class CellDurations:
-    """Estimates the duration of cells: the median of earlier nights, or a default."""
+    """Estimates the duration of cells from the median of earlier nights, or by a default."""
 
     def __init__(self, marks: Iterable[CellResult]) -> None:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -83,7 +84,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Return the median of the setting; else of the schedule on the driver; else a default."""
+        """Return the median of the cell's setting, or of its schedule and driver, or a default."""
         medians = map(self._medians.get, _likenesses(cell))
         return next(filter(None, medians), STORY_S if cell.story else RANDOM_S)
 
@@ -124,12 +125,12 @@ def plan_night(
 ) -> Night:
     """Choose a night's cells, and distribute them over machines.
 
-    Canaries and the baseline are always included, even in a short time; earlier failures take at
-    most half of the time, so that one bad night does not fill the next night.
+    Canaries and the baseline are always included, even in a short time; repeated failures take at
+    most half of the time, so that one bad night does not fill the next.
 
     Args:
-        releases: releases to draw cells from; the canaries' releases are always included.
-        marks: results of the nights before, oldest first.
+        releases: releases of the random cells; the canaries' releases are always included.
+        marks: results of earlier nights, oldest first.
     """
     clock = CellDurations(marks)
     room = jobs * minutes * 60
@@ -187,7 +188,7 @@ def _canaries(night: date, drivers: Sequence[str]) -> Iterator[NightlyCell]:
 def _baseline(
     night: date, releases: Sequence[Release], drivers: Sequence[str]
 ) -> Iterator[NightlyCell]:
-    """Yield the first two stories on every release; the drivers alternate night by night."""
+    """Yield the first two stories on every release; the driver alternates from night to night."""
     for number, entry in enumerate(releases):
         driver = _turn(night, _drivers(entry, drivers), number)
         for story in BASELINE:
@@ -197,7 +198,7 @@ def _baseline(
 def _random_cells(
     night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[CellResult]
 ) -> Iterator[NightlyCell]:
-    """Yield every setting, the oldest last run first; then repeat with more seeds."""
+    """Yield every setting, those with the oldest last run first; then repeat with other seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
     all_settings = tuple(settings())
@@ -215,11 +216,11 @@ def _random_cells(
 
 
 def settings() -> Iterator[NightlyCell]:
-    """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
+    """Yield every setting that a night can draw, without its ``kafka``, ``driver`` and ``seed``.
 
-    Network faults are mixed only with each other. Only stories that the model predicts have every
-    acks. Faults of machines have acks=all and min.insync.replicas=2. So a week is enough for all
-    settings.
+    To finish all settings in a week, the combinations are limited. Network faults are mixed only
+    with each other. Only stories that the model predicts run with every value of acks. Faults of
+    machines run with acks=all and min.insync.replicas=2.
     """
     for name, story in STORIES.items():
         for unclean in (False, True) if name == "unclean" else (False,):
@@ -241,7 +242,7 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return the mixes of faults: of one family, with the same needs, releases and drivers.
+    """Return the mixes of faults; the faults of a mix share family, needs, releases and drivers.
 
     Faults that need an option are only in ``highwater soak``.
     """
@@ -258,7 +259,7 @@ def mixes() -> tuple[str, ...]:
 
 
 def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
-    """Return whether a release and a driver support a setting's story, or all of its faults."""
+    """Return whether a release and a driver support a setting's story or all its faults."""
     if setting.story:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
@@ -273,7 +274,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:
-    """Return the named drivers that the release has, or its first driver if it has none."""
+    """Return those drivers of ``names`` that the release supports, else its first driver."""
     return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 
@@ -299,7 +300,7 @@ def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
 
 
 def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:
-    """Yield cells by release and driver, failed cells separately; split long groups evenly."""
+    """Yield groups of cells by release and driver, failed cells apart; split long groups."""
     groups: defaultdict[tuple[str, str, bool], Piece] = defaultdict(list)
     for cell in cells:
         groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)
@@ -314,6 +315,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """Return the sort key of a part of a job: failed cells, then canaries, then all others."""
+    """Return a part's sort key: parts with failed cells first, then canaries, then all others."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

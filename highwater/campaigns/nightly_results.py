@@ -1,4 +1,4 @@
-"""The results of a night: the states of cells, and copies of pages and failed runs."""
+"""The results of a night: find the states of its cells, and copy pages and failed runs."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,8 @@ from highwater.harness.releases.catalogue import CATALOGUE
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")
-"""The names of index files of ten megabytes, which Kafka can rebuild and no checker reads."""
+"""Patterns of index files. They have ten megabytes each, Kafka can rebuild them, and no checker
+reads them."""
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
@@ -40,14 +41,14 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
             except msgspec.MsgspecError as error:
                 problems.append(f"{file} is not a list of cells: {error}.")
             except FileNotFoundError:
-                problems.append(f"{file} is missing: the matrix was not run to its end.")
+                problems.append(f"{file} is missing: the matrix did not run to its end.")
             except OSError as error:
                 problems.append(f"{file} cannot be read: {error.strerror}.")
     return rows, problems
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the ``cells.json`` expected beside every ``matrix.json``, and all others found."""
+    """Return the paths of all ``cells.json`` files, including those that should exist."""
     if path.is_file():
         return [path]
     begun = {matrix_path.with_name("cells.json") for matrix_path in path.rglob(MATRIX)}
@@ -65,7 +66,7 @@ def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Itera
 def mark_all(
     rows: Sequence[MatrixRow], *, night: str, plan: Night | None, canaries: Sequence[Canary]
 ) -> list[CellResult]:
-    """Return a result for every cell that was planned or run, from its worst row.
+    """Return a result for every planned or executed cell, from its worst row.
 
     Args:
         plan: the planned cells; without a plan, no cell can be missing.
@@ -121,7 +122,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
     if canary and not row.lost:
         return "bad", "must lose records, but lost none"
     if row.model == "unexplained":
-        return "bad", "the model cannot explain what was found"
+        return "bad", "the model cannot explain all findings"
     if row.as_predicted is not None:
         return ("good", "as predicted") if row.as_predicted else ("bad", "not as predicted")
     return _judge_random(row)
@@ -129,11 +130,11 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
 
 def _judge_random(row: MatrixRow) -> tuple[State, str]:
     if row.verdict == "valid":
-        return "good", "no promise broken"
-    # In these releases followers truncate to their HW: any failover can lose and fork records.
+        return "good", "broke no promise"
+    # In these releases followers truncate to their HW, so any failover can lose and fork records.
     may_break = row.kafka in CATALOGUE and CATALOGUE[row.kafka].cuts_to_hw
     if (row.lost or row.divergent) and may_break:
-        return "good", "lost or forked records, as this release can"
+        return "good", "lost or forked records, which this release can do"
     return "bad", "broke a promise"
 
 
@@ -141,7 +142,7 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: 
     """Copy pages and results, and complete runs of failed cells up to a limit of bytes.
 
     Args:
-        out: gets a folder for each path; all links in the folder still work.
+        out: output folder; it gets a folder for each path, in which all links still work.
 
     Returns:
         A sentence for each run that was not copied.
@@ -161,7 +162,7 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: 
 
 
 def _keep(folder: Path, into: Path, canaries: Sequence[Canary], most: int, notes: list[str]) -> int:
-    """Copy one matrix; return the bytes of the complete runs that were copied."""
+    """Copy one matrix; return the size of the complete runs that were copied, in bytes."""
     into.mkdir(parents=True, exist_ok=True)
     for name in _SMALL:
         if (folder / name).is_file():
@@ -177,7 +178,7 @@ def _keep(folder: Path, into: Path, canaries: Sequence[Canary], most: int, notes
         if not _mark(row, "", canaries).troubled or not run.is_dir():
             continue
         if spent + (size := _size(run)) > most:
-            notes.append(f"{run} is left out: {size / 1e6:.0f} MB do not fit into the limit.")
+            notes.append(f"{run} was not copied: {size / 1000000.0:.0f} MB exceed the limit.")
         else:
             spent += size
             ignore = shutil.ignore_patterns(*_REBUILT)

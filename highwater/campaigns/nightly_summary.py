@@ -1,4 +1,4 @@
-"""A night as Markdown, for GitHub's step summary and a terminal."""
+"""The summary of a night as Markdown, for GitHub's step summary and a terminal."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -8,7 +8,7 @@ from highwater.harness.campaigns.nightly_outcome import NightOutcome
 from highwater.reports.markdown import escape, table
 
 SHOWN_MAX: Final = 50
-"""The most rows in a table, because GitHub accepts a summary of one mebibyte."""
+"""The greatest number of rows in a table. GitHub accepts a summary of at most one mebibyte."""
 
 SLOWEST: Final = 10
 _LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW CIRCLE}",
@@ -28,7 +28,7 @@ def markdown(outcome: NightOutcome) -> str:
         _cells("New", changes.new),
         _cells("Ongoing", changes.ongoing),
         _cells("Resolved", changes.resolved),
-        _cells("Troubled before, and not run tonight", changes.waiting),
+        _cells("Not as expected earlier, and not run tonight", changes.waiting),
         _canaries(outcome),
         _cells("Unknown", unknown),
         _repeat([*changes.new, *changes.ongoing]),
@@ -73,7 +73,7 @@ def _cells(title: str, marks: Sequence[CellResult]) -> str:
 
 
 def _repeat(marks: Sequence[CellResult]) -> str:
-    """Return a collapsed block with the commands that repeat cells."""
+    """Return a collapsed Markdown block with the commands that repeat cells."""
     if not marks:
         return ""
     commands = "\n".join(mark.command() for mark in marks[:SHOWN_MAX])

@@ -1,7 +1,7 @@
-"""Draws the runs of a soak: each depends only on the soak's seed, its number, and the machine.
+"""Draw the random runs of a soak: the soak's seed and a run's number determine the run.
 
-A few consecutive runs share a warm cluster. Settings of topic, clients and nemesis are drawn for
-each run.
+Faults that this machine does not support are left out. A few consecutive runs share a cluster.
+Settings of topic, clients and nemesis are random in each run.
 """
 
 import random
@@ -39,7 +39,7 @@ _FAMILIES: Final = {
     "leadership": 2,
     "coordination": 2,
 }
-"""Weights for drawing a family of faults that the cluster supports; other families weigh 1."""
+"""Weights of the fault families in the random choice; other families have weight 1."""
 
 _SECONDS: Final = (12.0, 20.0, 30.0, 45.0)
 _ACKS: Final[tuple[Acks, ...]] = ("all", "all", "all", "all", "all", "1", "1", "0")
@@ -60,11 +60,11 @@ def draw(
     reader_client: str = LIBRDKAFKA,
     group_protocol: str = "",
 ) -> Plan:
-    """Return the plan of one run of a soak. With several controllers it may have controller faults.
+    """Return the plan of one run of a soak; several controllers make controller faults possible.
 
-    With other clients than librdkafka, no cluster is upgraded, because Java clients have the
-    cluster's release, and no transaction reads. Releases that the clients do not support are not
-    drawn.
+    If a client is not librdkafka, the run has no upgrade, because Java clients have the release of
+    the cluster, and no transaction reads records. Releases that the clients do not support are left
+    out.
     """
     libraries = client, reader_client
     kafkas = [
@@ -120,7 +120,7 @@ def draw(
 def _possible(
     workload: Workload, of_keys: random.Random, kafka: Release, libraries: tuple[str, str]
 ) -> Workload:
-    """Return a workload without features that its client libraries lack, and draw its keys.
+    """Remove features that the client libraries lack from a workload, and draw its keys.
 
     Only librdkafka's producers send records with keys.
     """
@@ -180,10 +180,10 @@ def _nemesis(
     wired: bool,
     options: Mapping[Needs, bool],
 ) -> tuple[str, ...]:
-    """Draw one to three of the possible faults. Network faults need the relay.
+    """Draw one to three of the possible faults; network faults are possible with the relay.
 
     Args:
-        options: options that a fault may need, and whether the run has each option.
+        options: for each option that a fault may need, whether the run has this option.
     """
     possible = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
     choices = [

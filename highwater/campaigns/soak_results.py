@@ -1,10 +1,8 @@
-"""Settings and results of a soak.
+"""The settings, the results and the folder of a soak.
 
-<store>/<soak>/
-  soak.json      seed, releases and driver, which determine every run
-  rows/          a JSON file per run, written when it has been judged
-  runs/          a store with the runs that were kept
-  summary.md     a summary of all rows
+<store>/<soak>/ soak.json seed, releases and driver, which determine every run rows/ a JSON file per
+run, written when it has been judged runs/ a store with the runs that were kept summary.md a summary
+of all rows
 """
 
 import shlex
@@ -27,23 +25,24 @@ from highwater.runtime.executed_steps import whole_steps
 
 State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
 STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
-"""The states of a run. All guarantees hold; the release's rules explain the broken ones; no rule
-explains them; the run could not be judged; the harness itself failed."""
+"""The states of a run, in this order. All guarantees hold. The release's rules explain every broken
+guarantee. No rule explains a finding. The run could not be judged. The harness failed."""
 
 TOLD_MOST: Final = 5
-"""The most sentences about unexplained findings of a run. Its report has all of them."""
+"""The greatest number of unexplained findings in a run's row; the run's report has all of them."""
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a soak. Together with a run's number they determine the run.
+    """The settings of a soak; together with a run's number they determine the run.
 
     Attributes:
-        controllers: controllers per cluster; one in soaks older than this setting.
-        client: library of the producers, as in a plan.
+        controllers: the number of controllers in each cluster; one in soaks older than this
+            setting.
+        client: library of the producers, as a plan names it.
         reader_client: library of the readers, and of the members of groups.
-        group_protocol: protocol of a group in every run; if empty, only some runs have a group,
-            with the classic protocol.
-        each_s: seconds of fault injection in every run; None for a duration from the seed.
+        group_protocol: group protocol; if it is set, every run has a group. If it is empty, only
+            some runs have a group, with the classic protocol.
+        each_s: seconds of fault injection in every run; None: the seed determines the duration.
     """
 
     seed: int
@@ -56,7 +55,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     each_s: float | None = None
 
     def words(self) -> str:
-        """Return the settings in a few words."""
+        """Return a short text about the settings."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         readers = self.reader_client
@@ -86,7 +85,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         return f"{number:06d}-{self.plan(number).kafka}"
 
     def command(self, number: int) -> str:
-        """Return the command that repeats a run, in a new soak."""
+        """Return the command that repeats a run in a new soak."""
         kafkas = "all" if self.kafkas == tuple(CATALOGUE) else ",".join(self.kafkas)
         driver = "" if self.driver == "local" else f" --cluster {self.driver}"
         option = "" if self.controllers == 1 else f" --controllers {self.controllers}"
@@ -106,10 +105,11 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         seconds: duration of the run, without starting clusters.
-        struck: number of injections by fault.
-        counts: number of anomalies by kind, without anomalies that follow from other anomalies.
+        struck: number of injections of each fault.
+        counts: number of anomalies of each kind, without anomalies that follow from other
+            anomalies.
         unexplained: a sentence for each finding that the model does not explain.
-        counted: whether lost records could be counted. Otherwise the counts are not valid.
+        counted: whether lost records could be counted; if not, the counts are not valid.
     """
 
     number: int
@@ -134,7 +134,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
         failed = status.phase != "frozen"
         failure = (f"the harness failed while {status.phase}",) * failed
-        state = _state(judged, failed=failed)  # a run that kept every promise is deleted
+        state = _state(judged, failed=failed)  # a run that kept every promise will be deleted
         return cls(
             number=number,
             run=judged.run.name,
@@ -163,7 +163,7 @@ class SoakFolder:
         self.clusters = path / "clusters"
 
     def begin(self, soak: Soak) -> None:
-        """Create the folder, or resume the soak in an existing folder."""
+        """Create the soak's folder, or check that an existing folder has the same settings."""
         saved = self.path / "soak.json"
         try:
             self.runs.root.mkdir(parents=True, exist_ok=True)
@@ -174,11 +174,11 @@ class SoakFolder:
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
         except msgspec.MsgspecError as error:
-            raise StoreError(f"{saved} is broken: {error}") from error
+            raise StoreError(f"{saved} cannot be read as settings of a soak: {error}") from error
         if saved_soak != soak:
             raise UsageError(
-                f"{self.path} is another soak: {saved_soak.words()}",
-                hint="Give the options with which that soak was begun, or another --name.",
+                f"{self.path} belongs to a soak with other settings: {saved_soak.words()}",
+                hint="Use the options with which that soak was started, or another --name.",
             )
 
     def rows(self) -> list[SoakRow]:
@@ -188,7 +188,9 @@ class SoakFolder:
             try:
                 rows.append(msgspec.json.decode(path.read_bytes(), type=SoakRow))
             except (OSError, msgspec.MsgspecError) as error:
-                raise StoreError(f"{path} is broken: {error}", hint="Remove it.") from error
+                raise StoreError(
+                    f"{path} cannot be read as a row of the soak: {error}", hint="Remove this file."
+                ) from error
         return rows
 
     def write(self, row: SoakRow) -> None:
@@ -197,19 +199,19 @@ class SoakFolder:
         Run(self.path).write(f"rows/{row.number:06d}.json", text)
 
     def unjudged(self) -> list[Run]:
-        """Return the runs of an earlier invocation without a row, complete or not."""
+        """Return the runs of earlier invocations that have no row, even incomplete runs."""
         done = {row.number for row in self.rows()}
         runs = (self.runs.open(name) for name in self.runs.names())
         return [run for run in runs if number_of(run) not in done]
 
 
 def number_of(run: Run) -> int:
-    """Return the number of a run in its soak, with which the run's name begins."""
+    """Return the number at the start of a run's name."""
     return int(run.name.partition("-")[0])
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:
-    """Return the command that repeats a run's executed steps, or else uses its seed."""
+    """Return the command that repeats a run: its executed steps, or else its plan from the seed."""
     try:
         whole_steps(run)
     except HighwaterError:

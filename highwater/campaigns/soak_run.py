@@ -1,4 +1,4 @@
-"""Perform a soak: groups of runs on warm clusters. Each group is judged when it has ended."""
+"""Perform a soak: execute groups of runs on reused clusters, and judge each group when it ends."""
 
 import shutil
 import time
@@ -15,18 +15,18 @@ from highwater.harness.runs.store import Run
 from highwater.runtime.campaign import Campaign, PlannedRun
 
 OVERALL: Final = "soak"
-"""The label of progress about all runs."""
+"""The label of the progress line about all runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Limits of an invocation.
+    """The limits of one invocation of a soak.
 
     Attributes:
-        seconds: no run begins after this many seconds.
-        runs: maximum number of runs, with earlier invocations; None for no maximum.
+        seconds: number of seconds after which no run begins.
+        runs: maximum number of runs, including those of earlier invocations; None for no maximum.
         jobs: number of parallel clusters.
-        keep_all: whether to keep runs without anomalies, too.
+        keep_all: whether to keep runs without anomalies, which are otherwise deleted.
     """
 
     seconds: float
@@ -46,13 +46,13 @@ def perform(
     on_rows: Callable[[list[SoakRow]], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[SoakRow]:
-    """Perform and judge the remaining runs, and return all rows, also of earlier invocations.
+    """Perform and judge the remaining runs; return all rows, even of earlier invocations.
 
-    Runs of an earlier invocation without a verdict are judged first. A run in which the harness
-    fails gets a row, too.
+    Runs of earlier invocations that have no verdict are judged first. If the harness fails in a
+    run, the run also gets a row.
 
     Args:
-        on_rows: gets all rows after every new row, so that an interruption loses nothing.
+        on_rows: called with all rows after every new row, so that an interruption loses no row.
     """
     folder.begin(soak)
     deadline = clock() + bounds.seconds
@@ -68,7 +68,7 @@ def perform(
     )
 
     def judge(runs: Sequence[Run]) -> None:
-        """Judge runs, write their rows, and delete the runs without anomalies."""
+        """Judge runs and write their rows; delete runs without anomalies."""
         if not runs:
             return
         for judged in judge_all(runs, starter.session()):
@@ -87,7 +87,7 @@ def perform(
 
 
 def _portions(folder: SoakFolder, soak: Soak, bounds: Bounds) -> Iterator[list[PlannedRun]]:
-    """Yield the unfinished runs, grouped by cluster."""
+    """Yield groups of unfinished runs; the runs of a group share a cluster."""
     done = {row.number for row in folder.rows()}
     end = None if bounds.runs is None else bounds.first + bounds.runs
     number = bounds.first

@@ -20,10 +20,10 @@ EXIT_CODES: Final[dict[State, int]] = {
 
 _WORDS: Final[dict[State, str]] = {
     "kept": "kept every promise",
-    "explained": "broke a promise, as the release's rules allow",
-    "unexplained": "had events that no rule explains",
+    "explained": "broke a promise, which the release's rules explain",
+    "unexplained": "had findings that no rule explains",
     "unknown": "could not be judged",
-    "failed": "did not reach their end",
+    "failed": "did not run to the end",
 }
 _LISTED: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown", "explained")
 
@@ -48,7 +48,7 @@ def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
         f" them lost.\n"
     )
     if uncounted:
-        headline += f"The records of {count(uncounted, 'run')} could not be counted.\n"
+        headline += f"The lost records of {count(uncounted, 'run')} could not be counted."
     parts = [
         f"# Soak, seed {soak.seed}\n",
         headline,
@@ -77,7 +77,7 @@ def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
 
 
 def _records(rows: Iterable[SoakRow]) -> tuple[int, int]:
-    """Return the numbers of acknowledged and of lost records, in runs that could be counted."""
+    """Return the numbers of acknowledged and lost records, in runs with counted losses."""
     counted = [row for row in rows if row.counted]
     return sum(row.acknowledged for row in counted), sum(row.lost for row in counted)
 

@@ -1,8 +1,8 @@
 """The command ``highwater``: options, results and exit codes.
 
 Exit codes: 0 all guarantees hold, 1 a guarantee was broken, 2 wrong usage, 3 unknown, 4 the harness
-failed, 130 interrupted, 141 the reader of the output has exited. Slow imports (Spark, clients)
-happen only when a command needs them.
+failed, 130 interrupted, 141 the process that reads the output has exited. Slow imports (Spark,
+clients) happen only when a command needs them.
 """
 
 from pathlib import Path
@@ -43,16 +43,17 @@ from highwater.harness.runs.store import Store
 
 _NEXT = f"""\b
 What to type next:
-  highwater doctor                               what this machine lacks, and its line
+  highwater doctor                               what this machine lacks, and how to get it
   highwater demo                                 a loss on an old Kafka, none on a new one
-  highwater advise --bootstrap HOST:9092         which hazards apply to your cluster
+  highwater advise --bootstrap HOST:9092         which known hazards apply to your cluster
   highwater hazards --kafka {MODERN}                what a release can lose, and how
-  highwater run --kafka {MODERN} --nemesis kill     faults under a workload, judged
+  highwater run --kafka {MODERN} --nemesis kill     faults while clients send and read, judged
 """
 
 app = typer.Typer(
     name="highwater",
-    help="Which acknowledged records can this Kafka lose or hold differently, and why.",
+    help="Which acknowledged records this Kafka can lose, or replicas can store differently, and "
+    "why.",
     epilog=_NEXT,
     no_args_is_help=True,
     add_completion=False,
@@ -77,7 +78,7 @@ def highwater(
         ),
     ] = False,
 ) -> None:
-    """Find out which acknowledged records this Kafka can lose or hold differently, and why."""
+    """Find out which acknowledged records this Kafka can lose, or store differently, and why."""
 
 
 @on_spark
@@ -91,7 +92,7 @@ def demo(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Play both stories on an old and a modern Kafka, and report the losses."""
+    """Run two stories on an old and a modern Kafka, and report the losses."""
     from highwater.api import perform
     from highwater.campaigns.matrix_run import row_of
     from highwater.cli.demo import compared, demo_plans, demo_table, exit_code
@@ -110,7 +111,7 @@ def demo(
         console.out.print(demo_table(judged))
         console.out.print(f"All {count(len(judged), 'report')}: {index.resolve()}")
         for page in pages:
-            console.out.print(f"Side by side, step by step: {page.resolve()}")
+            console.out.print(f"Comparison of the two runs, step by step: {page.resolve()}")
     raise typer.Exit(exit_code(judged))
 
 
@@ -119,7 +120,8 @@ def check(
     runs: Annotated[
         list[str] | None,
         Argument(
-            metavar="[RUN...]", help="Run directories, names or URIs, or those of one matrix."
+            metavar="[RUN...]",
+            help="Run directories, names or URIs, or one matrix.",
         ),
     ] = None,
     *,
@@ -127,7 +129,7 @@ def check(
         Path | None,
         Option(metavar="FILE", help="Instead of runs: a history.edn of jepsen.tests.kafka."),
     ] = None,
-    every: Annotated[bool, Option("--all", help="With --jepsen: list every anomaly.")] = False,
+    every: Annotated[bool, Option("--all", help="With --jepsen: print every anomaly.")] = False,
     ww: Annotated[
         bool, Option("--ww-deps", help="With --jepsen: include write-write dependencies in cycles.")
     ] = False,
@@ -138,21 +140,26 @@ def check(
 ) -> None:
     """Judge stored runs, or a whole matrix, again without brokers; write new reports.
 
-    A run at a URI (s3a://bucket/run) is read and written by Spark. Or judge a history of Jepsen's.
+    Spark reads and writes a run at a URI (s3a://bucket/run). With --jepsen, judge a history that
+    Jepsen recorded.
     """
     from highwater import api
     from highwater.campaigns.matrix_run import recheck
 
     if jepsen:
         if runs:
-            raise UsageError("--jepsen is judged alone.", hint="Leave the runs out.")
+            raise UsageError(
+                "--jepsen and runs cannot be judged together", hint="Leave the runs out."
+            )
         if junit:
-            raise UsageError("--junit goes with runs.", hint="Leave it out.")
+            raise UsageError("--junit is only for runs", hint="Leave --junit out.")
         foreign.check(jepsen, spark=spark, every=every, ww=ww, as_json=as_json)
     if not runs:
-        raise UsageError("Nothing to check was named.", hint="Name runs, or --jepsen FILE.")
+        raise UsageError("no run and no history was named", hint="Name runs, or --jepsen FILE.")
     if every or ww:
-        raise UsageError("--all and --ww-deps go with --jepsen.", hint="Leave them out.")
+        raise UsageError(
+            "--all and --ww-deps are only for --jepsen", hint="Leave --all and --ww-deps out."
+        )
     if folder := MatrixFolder.named(runs, store):
         with console.waiting(f"judging the runs of {folder.path} in Spark"):
             rows = recheck(folder, spark=spark)
@@ -173,7 +180,7 @@ def versions(*, as_json: JsonOption = False) -> None:
     rows = [release.row() for release in CATALOGUE.values()]
     cells = [list(row.values()) for row in rows]
     console.out.print(console.table("Kafka releases", list(rows[0]), cells))
-    console.out.print("--json explains each rule and each release.")
+    console.out.print("--json also explains each rule and each release.")
 
 
 def doctor(
@@ -182,7 +189,7 @@ def doctor(
     inventory: InventoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine or your cluster for missing parts, and show how to get them."""
+    """Find missing requirements of this machine or of your cluster, and how to get them."""
     from highwater.cli.doctor import examine, examine_cluster
 
     findings = examine(store) if inventory is None else examine_cluster(inventory)

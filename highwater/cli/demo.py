@@ -1,4 +1,4 @@
-"""The demo: both stories on an old and a modern Kafka, compared with the predictions."""
+"""The command ``highwater demo``: compare two stories on an old and a modern Kafka."""
 
 import contextlib
 from collections.abc import Sequence
@@ -25,23 +25,22 @@ if TYPE_CHECKING:
 
 
 STORIES_SHOWN: Final = ("loss", "divergence")
-"""The stories in which the releases differ; all other stories lose data on every release."""
+"""The two stories of the demo: their outcome differs between old and modern releases."""
 
 
 def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
-    """Return plans of both stories on every named release.
+    """Return plans of the demo's stories on every named release.
 
-    The releases with the slowest start come first, so that parallel runs end at about the same
-    time.
+    The releases that start slowest come first, so that parallel runs end at about the same time.
     """
     releases = sorted((release(name) for name in kafkas), key=lambda entry: entry.coordination)
     return [STORIES[name].plan(kafka.name) for name in STORIES_SHOWN for kafka in releases]
 
 
 def exit_code(judged: "Sequence[JudgedRun]") -> int:
-    """Return 0 if every run ended as predicted and the model explains it; 3 if one is unknown.
+    """Return 0 if every run ended as predicted and the model explains it, 3 if a run is unknown.
 
-    Otherwise return 1: the losses differ, or no rule explains them.
+    Otherwise return 1: the losses differ from the prediction, or no rule explains them.
     """
     statuses = [judged_run.model.status if judged_run.model else "unknown" for judged_run in judged]
     if "unknown" in statuses or any(
@@ -53,7 +52,7 @@ def exit_code(judged: "Sequence[JudgedRun]") -> int:
 
 
 def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
-    """Write pages that compare each story's oldest and newest release step by step.
+    """Write pages that compare each story step by step on its oldest and newest release.
 
     A story that did not run to its end on both releases has no page.
     """
@@ -75,7 +74,8 @@ def demo_table(judged: "Sequence[JudgedRun]") -> Table:
         for judged_run in sorted(judged, key=lambda run: version_order(run.verdict.kafka))
     ]
     return table(
-        "acks=all, min.insync.replicas=1, clean elections, one fault schedule for all",
+        "acks=all, min.insync.replicas=1, clean elections, the same schedule of faults for "
+        "every release",
         ["Kafka", "story", *OUTCOME],
         rows,
     )

@@ -1,4 +1,4 @@
-"""Check whether a machine or a cluster meets Highwater's requirements, with hints."""
+"""The command ``highwater doctor``: check a machine or cluster for Highwater's requirements."""
 
 import shutil
 import socket
@@ -35,8 +35,8 @@ class Diagnosis:
     """The result of one check.
 
     Attributes:
-        optional: whether runs work without it.
-        hint: the next action of the user or of Highwater; empty without one.
+        optional: whether runs work without the checked part.
+        hint: the user's next action, or Highwater's; empty if no action is needed.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Diagnosis:
 
     @property
     def state(self) -> str:
-        """The result in one word; no run is possible with a MISSING part."""
+        """The result in one word; no run is possible if a part is MISSING."""
         return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
@@ -85,7 +85,7 @@ def _extra(extra: str) -> Diagnosis:
 
 
 def _rivals() -> list[Diagnosis]:
-    """Check that no other distribution has a package with this name. Report only an error."""
+    """Check that no other distribution has a package named highwater; report only an error."""
     conflict = rival()
     return [Diagnosis(name="package", ok=False, value=conflict)] if conflict else []
 
@@ -100,7 +100,7 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
     cluster = _tried("cluster", "", lambda: _code(recognise(inventory)))
     verbs = Commands.__struct_fields__
     lacking = [verb for verb in verbs if not inventory.can(verb)]
-    if inventory.can("stop", "start"):  # which together restart a broker
+    if inventory.can("stop", "start"):  # stop and start together restart a broker
         lacking = [verb for verb in lacking if verb != "restart"]
     table = Diagnosis(
         name="commands",
@@ -115,7 +115,7 @@ def examine_cluster(path: Path) -> list[Diagnosis]:
 
 
 def _code(identity: ClusterIdentity) -> str:
-    return f"--confirm {identity.code} stands for {identity.stands_for}"
+    return f"--confirm {identity.code} is the code of {identity.stands_for}"
 
 
 def _checked(inventory: Inventory, broker: int) -> Diagnosis:
@@ -124,7 +124,7 @@ def _checked(inventory: Inventory, broker: int) -> Diagnosis:
         command.run()
         return command.line
 
-    return _tried(f"broker {broker}", "Fix the command or its requirements.", look)
+    return _tried(f"broker {broker}", "Fix the command, or the program that it needs.", look)
 
 
 def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Diagnosis:
@@ -141,9 +141,9 @@ def _loopback() -> Diagnosis:
         with socket.socket() as probe:
             probe.bind(("127.0.0.11", 0))
     except OSError:
-        addresses = "only 127.0.0.1 answers; brokers get a port each"
+        addresses = "only the address 127.0.0.1 works; each broker gets its own port"
     else:
-        addresses = "127.0.0.0/8 answers; every broker gets an address"
+        addresses = "addresses in 127.0.0.0/8 work; each broker gets its own address"
     return Diagnosis(name="loopback", ok=True, value=addresses)
 
 
@@ -153,7 +153,7 @@ def _memory() -> Diagnosis:
         name="memory",
         ok=free >= _MEMORY_GIB,
         value=f"{free:.1f} GiB free",
-        hint="" if free >= _MEMORY_GIB else f"A cluster and Spark want {_MEMORY_GIB} GiB.",
+        hint="" if free >= _MEMORY_GIB else f"A cluster and Spark need {_MEMORY_GIB} GiB.",
     )
 
 
@@ -163,10 +163,10 @@ def _disk(store: Path) -> Diagnosis:
         place = place.parent
     free = shutil.disk_usage(place).free / _GIB
     return Diagnosis(
-        name="disk for the store",
+        name="disk space for the store",
         ok=free >= _DISK_GIB,
         value=f"{free:.1f} GiB free at {place}",
-        hint="" if free >= _DISK_GIB else "Free room, or choose another folder with --store.",
+        hint="" if free >= _DISK_GIB else "Free disk space, or choose another folder with --store.",
     )
 
 
@@ -177,7 +177,7 @@ def _jars() -> Diagnosis:
         name="Kafka jars",
         ok=True,
         value=_sorted_out(cached, missing, yet="not downloaded yet"),
-        hint="A release is downloaded at its first run." if missing else "",
+        hint="Highwater downloads a release at its first run." if missing else "",
         optional=True,
     )
 
@@ -189,7 +189,7 @@ def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str
 
 
 def _images() -> Diagnosis:
-    """Check the images of containers, and the source of the base image; build nothing."""
+    """Check the images for containers and the source of the base image; build no image."""
     try:
         state = docker_state()
     except HighwaterError:
@@ -201,7 +201,9 @@ def _images() -> Diagnosis:
         ok=True,
         value=f"base image: {state.base}; "
         + _sorted_out(state.releases, missing, yet="not built yet"),
-        hint="A release's image is built at its first run in containers." if missing else "",
+        hint="Highwater builds a release's image at its first run in containers."
+        if missing
+        else "",
         optional=True,
     )
 

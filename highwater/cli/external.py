@@ -1,4 +1,4 @@
-"""Runs on an external cluster, and the command that heals the faults they left."""
+"""Runs on the user's cluster, and the command that heals faults that a killed run left on it."""
 
 import json
 import secrets
@@ -21,52 +21,63 @@ from highwater.harness.runs.plan import EXTERNAL, External, Plan, Topic
 from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
 
 REPLICAS = 3
-"""The number of replicas of each partition, if there are that many brokers."""
+"""The number of replicas of each partition, if the cluster has as many brokers."""
 
 InventoryOption = Annotated[
     Path | None,
-    Option("--inventory", metavar="FILE", help="Your cluster and its commands for faults (TOML)."),
+    Option(
+        "--inventory",
+        metavar="FILE",
+        help="Your cluster and its commands for faults (TOML).",
+    ),
 ]
 ConfirmOption = Annotated[
-    str | None, Option("--confirm", metavar="CODE", help="With --inventory: that cluster's code.")
+    str | None,
+    Option(
+        "--confirm",
+        metavar="CODE",
+        help="With --inventory: the code of that cluster, from highwater doctor --inventory.",
+    ),
 ]
 LikeOption = Annotated[
     str | None,
     Option(
         "--like",
         metavar="TOPIC",
-        help="With --inventory: make the run's topic like this one, or like a run's: ./plan.json.",
+        help="With --inventory: copy settings of this topic, or of a plan: ./plan.json.",
     ),
 ]
 
 
 def topic_options(given: Mapping[str, object]) -> dict[str, str]:
-    """Return the given settings of a run that belong to its topic, under Kafka's names."""
+    """Return a run's settings of its topic, under Kafka's names."""
     names = {"partitions": "partitions", "min_isr": MIN_ISR, "unclean": UNCLEAN}
     return {names[name]: str(value).lower() for name, value in given.items() if name in names}
 
 
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
-    """Return the release of a run, from ``--kafka`` or from the inventory."""
+    """Return the Kafka release of a run, from ``--kafka`` or from the inventory."""
     if (cluster == EXTERNAL) > (inventory is not None):
         raise UsageError("an external cluster needs an inventory", hint="Add --inventory FILE.")
     if inventory is None:
         if kafka is None:
-            raise UsageError("No release was named.", hint=f"Add --kafka {MODERN}, say.")
+            raise UsageError(
+                "no Kafka release was named", hint=f"Add --kafka {MODERN}, for example."
+            )
         return kafka
     named = Inventory.read(inventory).kafka
     if kafka not in (None, named):
         raise UsageError(
-            f"{inventory} says Kafka {named}, and --kafka {kafka}", hint="Leave --kafka out."
+            f"{inventory} names Kafka {named}, but --kafka names {kafka}", hint="Leave --kafka out."
         )
     return named
 
 
 def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Raise an error for ``--like`` without a cluster that has the topic."""
+    """Raise an error if ``--like`` names a topic, but no cluster has it."""
     if like is not None and inventory is None:
         raise UsageError(
-            f"--like {like} needs a cluster of yours with this topic",
+            f"--like {like} needs your cluster, which has this topic",
             hint="Add --inventory FILE (docs/external.md).",
         )
 
@@ -79,15 +90,15 @@ def onto(
     like: str | None = None,
     given: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan for the cluster of an inventory, after checking the cluster's identity.
+    """Return the plan for the cluster of an inventory, after a check of the cluster's identity.
 
-    Faults that a killed run left on the cluster are healed first, because otherwise the cluster
-    might not respond.
+    Faults that a killed run left on the cluster are healed first: otherwise the cluster might not
+    respond.
 
     Args:
-        like: topic of that cluster that the run's topic copies, or a plan's path; a path has a
-            slash, and no topic's name has one.
-        given: the topic's settings that the command line gives; see ``topic_options``.
+        like: topic of the cluster whose settings the run's topic copies, or the path of a plan. A
+            path contains a slash, which a topic's name cannot contain.
+        given: the topic settings from the command line; see ``topic_options``.
     """
     from highwater.clusters.external.cluster import heal_leftovers
     from highwater.clusters.external.identity import identify
@@ -111,7 +122,7 @@ def onto(
         driver=EXTERNAL,
         kafka=inventory.kafka,
         brokers=count,
-        broker_config={},  # those that make a cleaner of ours quick
+        broker_config={},  # the settings that make the cleaner fast in Highwater's own clusters
         topic=topic,
         program=program,
         external=External(
@@ -131,11 +142,11 @@ def onto(
 
 
 def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
-    """Write an inventory without commands, for a cluster whose brokers get no fault.
+    """Write an inventory without commands, for a cluster whose brokers have no faults.
 
     Returns:
-        The inventory's path, and the cluster's code; without faults on brokers the user need not
-        confirm a code.
+        The inventory's path, and the cluster's code. The user need not confirm this code, because
+        brokers have no faults.
     """
     from highwater.clusters.external.identity import recognise
     from highwater.clusters.external.journal import journal_folder
@@ -149,7 +160,7 @@ def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
 
 
 def show_likeness(topic: Topic) -> None:
-    """Print on standard error the settings that a run's topic copies from another topic."""
+    """Print the settings that a run's topic copies from another topic, on standard error."""
     for line in topic.like.says(topic.settings()) if topic.like else ():
         console.err.print(Text(line))
 
@@ -157,7 +168,7 @@ def show_likeness(topic: Topic) -> None:
 def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:
     """Return whether kafka-python can read instead of librdkafka.
 
-    librdkafka looks up the coordinator of a group without members, for which brokers create
+    librdkafka would look up the coordinator of a group, so that brokers create
     ``__consumer_offsets``.
     """
     choice = read_client(KAFKA_PYTHON, inventory.kafka)
@@ -174,10 +185,10 @@ def heal(
     inventory: Annotated[Path, Option(metavar="FILE", help="Inventory of the cluster.")],
     as_json: Annotated[bool, Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """Heal the faults that a dead run left on your cluster, and delete the run's topics.
+    """Heal the faults that a killed run left on your cluster, and delete the run's topics.
 
-    Topics with the inventory's prefix are deleted if runs of this machine have made them; all
-    others are named.
+    Topics with the inventory's prefix are deleted if runs on this machine created them. Other
+    topics with this prefix are listed.
     """
     from highwater.clusters.external.cluster import delete_left_topics, heal_leftovers
 
@@ -189,4 +200,4 @@ def heal(
     if as_json:
         console.print_json({"mended": messages})
     else:
-        console.out.print("\n".join(messages) or "No damage had to be healed.")
+        console.out.print("\n".join(messages) or "The cluster had no fault to heal.")

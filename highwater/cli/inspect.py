@@ -1,4 +1,4 @@
-"""The command ``highwater inspect``: from log directories to a verdict for every partition."""
+"""The command ``highwater inspect``: compare log directories, partition by partition."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -27,7 +27,7 @@ CODES: Final[dict[Verdict, int]] = {
     "corrupt": 1,
     "unknown": 3,
 }
-"""Exit codes by the worst verdict; 2 is wrong usage."""
+"""Exit codes for the worst verdict; 2 means wrong usage."""
 
 _COLOURS: Final[dict[Verdict, str]] = {
     "agree": "green",
@@ -38,7 +38,8 @@ _COLOURS: Final[dict[Verdict, str]] = {
     "unknown": "yellow",
 }
 _TOLD_MAX: Final = 20
-"""The terminal shows at most this many partitions in detail; --json and --html show all."""
+"""The greatest number of partitions that the terminal shows in detail; --json and --html show all.
+"""
 
 
 @on_spark
@@ -47,27 +48,28 @@ def inspect(
         list[Path],
         Argument(
             metavar="DIR...",
-            help="Log directories of brokers, folders that hold them, or replicas' folders.",
+            help="Log directories of brokers, folders that contain log directories, or replicas' "
+            "directories.",
         ),
     ],
     *,
     html: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, too.")] = None,
     internal: Annotated[
-        bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
+        bool, Option("--internal", help="Also examine Kafka's internal topics (__…).")
     ] = False,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Find out where replicas on disk agree, lag, fork or are corrupt, without changing them.
+    """Find replicas on disk that agree, lag, differ or are corrupt; no file is changed.
 
-    The folders come from brokers of any Kafka, 0.8 to 4.x: one log directory per broker. A broker
-    need not be stopped for a copy, but then records that it has not flushed look like a lag.
+    The directories may come from any Kafka release, 0.8 to 4.x; each is from another broker. If you
+    copy the directory of a running broker, records that the broker has not flushed look like a lag.
     """
     from highwater.checkers.inspection import inspect
     from highwater.checkers.inspection.log_dirs import log_dirs
     from highwater.checkers.spark.session import spark as session_of
 
-    dirs = log_dirs(directories)  # wrong usage ends before Spark starts
+    dirs = log_dirs(directories)  # exit after wrong usage before Spark starts
     if html is not None:
         require_writable(html, "--html")
     folders = count(len(dirs), "log directory", "log directories")
@@ -103,7 +105,9 @@ def _show(inspection: Inspection, html: Path | None) -> None:
     for compared in telling[:_TOLD_MAX]:
         _tell(compared)
     if len(telling) > _TOLD_MAX:
-        console.out.print(f"… and {len(telling) - _TOLD_MAX} more partitions: --json or --html.")
+        console.out.print(
+            f"… and {len(telling) - _TOLD_MAX} more partitions, which --json and --html show."
+        )
     if html is not None:
         console.out.print(f"page: {html}")
 

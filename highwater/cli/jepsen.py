@@ -1,4 +1,4 @@
-"""``highwater check --jepsen FILE``: judges a history that Jepsen recorded."""
+"""``highwater check --jepsen FILE``: judge a history that Jepsen recorded."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bo
 
 
 def _print_json(judged: "Judgement") -> None:
-    """Print one object. The anomalies are streamed, because there may be very many."""
+    """Print the result as one JSON object; stream the anomalies, which may be many."""
     head = {
         "file": str(judged.history.path),
         "verdict": judged.verdict,

@@ -1,4 +1,4 @@
-"""The command ``highwater matrix``: runs all combinations of some axes, and writes one page."""
+"""The command ``highwater matrix``: run all combinations of settings, and write one page."""
 
 import contextlib
 import itertools
@@ -41,7 +41,7 @@ from highwater.harness.runs.options import options_of, several
 from highwater.harness.runs.plan import Plan, Topic
 
 _WIDE: Final = 13
-"""The columns of the table that fit on a terminal."""
+"""The greatest number of columns that fit on a terminal."""
 
 
 _FIELDS: Final = {
@@ -57,7 +57,7 @@ _FIELDS: Final = {
     "share": "shares",
     "seed": "seeds",
 }
-"""Settings of a plan that are axes, and their fields in ``Axes``."""
+"""Settings of a plan that are axes of a matrix, with their fields in ``Axes``."""
 
 _AXES: Final = {name: several(options_of(Plan)[name]) for name in _FIELDS}
 
@@ -66,18 +66,20 @@ _AXES: Final = {name: several(options_of(Plan)[name]) for name in _FIELDS}
     given=group_of(
         _AXES | {"cluster": replace(_AXES["cluster"], typed="--cluster --driver")},
         kafka="Releases, separated by commas, or all.  [default: all]",
-        story="Scripted schedules.  [default: loss,divergence]",
-        acks="Of 0, 1 and all.",
-        min_isr=f"min.insync.replicas, each 1 to {Topic().replication_factor}.",
+        story="Stories (scripted scenarios).  [default: loss,divergence]",
+        acks="Values of acks: 0, 1, all.",
+        min_isr=f"Values of min.insync.replicas: 1 to {Topic().replication_factor}.",
         unclean="Whether unclean elections are allowed: false, true or both.  [default: false]",
         cluster="Cluster drivers: local, docker.",
         client="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
         " aiokafka.",
-        reader_client="Libraries of the readers and of groups, the same names.",
-        group_protocol="Protocols of a group of three readers beside a nemesis: classic, consumer."
-        "  [default: (no group)]",
-        share="Members of a share group (KIP-932) beside a nemesis, 0 for none.",
-        seed="Seeds: a run for each.",
+        reader_client="Libraries of the readers and of group members, named as for producers.",
+        group_protocol=(
+            "Protocols of a group of three readers, with a nemesis: classic, consumer.  "
+            "[default: (no group)]"
+        ),
+        share="Members of a share group (KIP-932), with a nemesis; 0 for no group.",
+        seed="Seeds; each cell has a run for each seed.",
     ),
     spark=spark_options,
 )
@@ -98,12 +100,14 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             " story decides its own]"
         ),
     ] = None,
-    jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters at the same time.")] = 1,
     name: Annotated[
-        str | None, Option(help="Name of its folder in the store.  [default: matrix-<time>]")
+        str | None,
+        Option(help="Name of the matrix's folder in the store.  [default: matrix-<time>]"),
     ] = None,
     resume: Annotated[
-        str | None, Option(metavar="MATRIX", help="Continue this matrix, as it was planned.")
+        str | None,
+        Option(metavar="MATRIX", help="Continue this matrix with its own plan."),
     ] = None,
     expect: Annotated[
         bool, Option("--expect", help="Exit with 0 if every cell ended as predicted.")
@@ -113,7 +117,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
-    """Run releases against settings and faults, many runs per cluster; show all on one page."""
+    """Run every combination of releases, settings and faults, and show the results on one page."""
     from highwater.campaigns.matrix_run import perform
 
     if resume is None:
@@ -139,7 +143,8 @@ def _deliveries(text: str) -> tuple[Delivery, ...]:
     names = parse_values.names(text)
     if unknown := [name for name in names if name not in DELIVERIES]:
         raise UsageError(
-            f"{unknown[0]} is not a kind of delivery", hint=f"There are {', '.join(DELIVERIES)}."
+            f"{unknown[0]} is not a kind of delivery",
+            hint=f"Kinds of delivery are {', '.join(DELIVERIES)}.",
         )
     return tuple(word for word in DELIVERIES if word in names)
 
@@ -165,11 +170,11 @@ def finish(
 
 
 def exit_code(rows: Sequence[MatrixRow], *, expect: bool) -> int:
-    """Return 0 if all guarantees hold, 1 if one was broken, 4 for a harness failure, 3 for unknown.
+    """Return 0 if all guarantees hold, 1 if one was broken, 4 for a harness failure, else 3.
 
     Args:
-        expect: a cell with a prediction counts as promised if the prediction came true and the
-            model explains all findings.
+        expect: whether a cell with a prediction passes if it ended as predicted and the model
+            explains all findings.
     """
     judged = [row for row in rows if row.verdict != "unknown"]
     broken = [
@@ -201,7 +206,7 @@ def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
 
 @contextlib.contextmanager
 def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
-    """Print the command that resumes the matrix, if it ends early."""
+    """Print the command that resumes the matrix, if the matrix ends early."""
     try:
         yield
     except BaseException:
@@ -226,10 +231,10 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
         elif row.as_predicted is False:
             console.out.print(f"  not as predicted: {folder.path / row.report}")
         elif row.model == "unexplained":
-            console.out.print(f"  unexplained by the model: {folder.path / row.report}")
+            console.out.print(f"  not explained by the model: {folder.path / row.report}")
     for reason, number in Counter(skipped.reason for skipped in matrix.skipped).items():
         console.out.print(f"  not run, {number} x: {reason}")
-    console.out.print(f"The whole matrix: {folder.page.resolve()}")
+    console.out.print(f"Page of the whole matrix: {folder.page.resolve()}")
 
 
 def _columns(rows: Sequence[MatrixRow]) -> int:
@@ -237,7 +242,7 @@ def _columns(rows: Sequence[MatrixRow]) -> int:
 
 
 def table(rows: Sequence[MatrixRow]) -> Table:
-    """Return the table: a row for each setting, or for each release if there are more releases."""
+    """Return the table of results; settings or releases, whichever are more, are its rows."""
     words = {row.line: _words(row) for row in rows}
     varied = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     common = [word for word, vary in zip(_words(rows[0]), varied, strict=True) if word and not vary]
@@ -257,12 +262,15 @@ def table(rows: Sequence[MatrixRow]) -> Table:
         for at, name in down.items()
     ]
     corner = "" if settings_down else "Kafka"
-    title = f"Lost / acknowledged, and forked offsets: {', '.join(common)}".rstrip(": ")
+    title = (
+        "Each cell: lost / acknowledged records, and forked offsets. All cells: "
+        f"{', '.join(common)}"
+    ).rstrip(": ")
     return console.table(title, [corner, *across.values()], body)
 
 
 def _words(row: MatrixRow) -> tuple[str, ...]:
-    """Return a word for each part of a row's setting; empty where it is Kafka's default."""
+    """Return a word for each part of a row's setting; empty for a default value."""
     driver, client, delivery, *groups = row.machinery
     return (
         row.happened,

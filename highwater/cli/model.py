@@ -1,6 +1,7 @@
-"""The commands ``highwater model``: search for counterexamples, and replay them on real brokers.
+"""The commands ``highwater model``: search for counterexamples, and replay them on brokers.
 
-Exit codes: 0 holds within the scope, 1 broken, 2 wrong usage, 3 unknown: a limit was reached.
+Exit codes: 0 every guarantee holds within the search bounds, 1 a guarantee is broken, 2 wrong
+usage, 3 unknown: a limit was reached.
 """
 
 import signal
@@ -42,15 +43,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="model",
-    help="The reference model: what a release may lose, without running brokers.",
+    help="The reference model: finds records that a release may lose, without running brokers.",
     no_args_is_help=True,
 )
 
 MemoryOption = Annotated[
-    str | None, Option(help="Stop above this.  [default: half of what is free]")
+    str | None, Option(help="Greatest memory of the search.  [default: half of the free memory]")
 ]
 LimitOption = Annotated[str | None, Option(help="Stop after this time: 300s.", show_default=False)]
-JobsOption = Annotated[int, Option(min=1, max=64, help="Threads that search.")]
+JobsOption = Annotated[int, Option(min=1, max=64, help="Search threads.")]
 
 _DRAWING_SUFFIXES = (".html", ".svg")
 
@@ -63,48 +64,51 @@ def _bound(name: str, text: str) -> options.Option:
 def _step(text: str) -> By:
     granularities: dict[str, By] = {"message": "message", "round": "round"}
     if text not in granularities:
-        raise UsageError(f"a step cannot be a {text!r}", hint="It is a message or a round.")
+        raise UsageError(
+            f"{text!r} is not a kind of step", hint="Kinds of step are message and round."
+        )
     return granularities[text]
 
 
 _SCOPE: Final = {
     "acks": options.Option(
-        "0, 1 or all.", notation=options.Notation(parse_values.acks), default="all"
+        "acks: 0, 1 or all.", notation=options.Notation(parse_values.acks), default="all"
     ),
     "brokers": _bound("brokers", "Replicas"),
     "records": _bound("records", "Records sent"),
     "failures": _bound("failures", "Kills, pauses and lags"),
     "moves": _bound("moves", "Leadership moves and orderly stops"),
-    "late": _bound("late", "Fetch answers that arrive late"),
-    "batch": _bound("batch", "Records in one batch"),
-    "failovers": _bound("failovers", "Controllers that die"),
+    "late": _bound("late", "Late fetch responses"),
+    "batch": _bound("batch", "Records in a batch"),
+    "failovers": _bound("failovers", "Controllers that crash"),
     "wipes": _bound("wipes", "Disks replaced outside of the ISR"),
-    "joins": _bound("joins", "Requests for a larger ISR that are late"),
-    "reassignments": _bound("reassignments", "Requests for other replicas"),
+    "joins": _bound("joins", "Late requests to enlarge the ISR"),
+    "reassignments": _bound("reassignments", "Requests for another replica assignment"),
     "min_isr": options.Option("min.insync.replicas, 1 to --brokers.", default="1", kind=int),
     "unclean": options.Option("Allow unclean elections.", kind=bool),
     "by_hand": options.Option(
-        "Let an operator elect any live replica where no broker leads.", kind=bool
+        "Let an operator elect any live replica if no broker leads.", kind=bool
     ),
     "by": options.Option(
-        "Kind of step: message (brokers with ZooKeeper can replay it), or round (all can).",
+        "Kind of step: message (only brokers with ZooKeeper can replay it), or round (all "
+        "brokers can).",
         notation=options.Notation(_step),
         default="message",
     ),
     "stops": options.Option(
-        "Let a planned move be an orderly stop.",
+        "Planned moves may be orderly stops.",
         typed="--stops/--no-stops",
         default="stops",
         kind=bool,
     ),
-    "old_format": options.Option("Write records as before 0.11, without epochs.", kind=bool),
+    "old_format": options.Option("Write records as before 0.11, without leader epochs.", kind=bool),
 }
-"""Options of ``explore`` that the model of transactions does not have."""
+"""Options of ``explore`` that the transaction model does not have."""
 
 
 @app.callback()
 def model() -> None:
-    """Find out with the reference model what a release may lose, without running brokers."""
+    """Find out by the reference model which records a release may lose, without running brokers."""
 
 
 app.command()(rules)
@@ -114,27 +118,32 @@ app.command()(rules)
 @takes(given=group_of(_SCOPE))
 def explore(  # noqa: PLR0913 - a command's options are its arguments
     *,
-    kafka: Annotated[str, Option(help="Release, as highwater versions names it.")],
+    kafka: Annotated[str, Option(help="Release, named as in highwater versions.")],
     invariant: Annotated[
-        str, Option(help="What must hold: names with commas, promises, or all.")
+        str, Option(help="Guarantees to check: names separated by commas, promises, or all.")
     ] = "promises",
     given: dict[str, Any],
     transactions: Annotated[
-        bool, Option("--transactions", help="Search the model of transactions instead.")
+        bool,
+        Option("--transactions", help="Search the transaction model instead."),
     ] = False,
     client: Annotated[
         str | None,
         Option(
-            help="With --transactions: librdkafka, java, or java-v1 (without KIP-890)."
-            "  [default: librdkafka]"
+            help="With --transactions, the client: librdkafka, java, or java-v1 (without "
+            "KIP-890).  [default: librdkafka]"
         ),
     ] = None,
     bound: Annotated[
         list[str] | None,
-        Option(metavar="NAME=NUMBER", help="With --transactions: a bound, see docs/model.md."),
+        Option(
+            metavar="NAME=NUMBER",
+            help="With --transactions: a bound of the search (docs/model.md).",
+        ),
     ] = None,
     rule: Annotated[
-        list[str] | None, Option(metavar="NAME=on|off", help="Change a rule of the release.")
+        list[str] | None,
+        Option(metavar="NAME=on|off", help="Change a rule of the release."),
     ] = None,
     memory: MemoryOption = None,
     limit: LimitOption = None,
@@ -148,7 +157,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Search all interleavings of a small cluster for the shortest way to break a promise.
+    """Search all orders of events in a small cluster for the shortest way to break a promise.
 
     Numbers of records and of events are upper bounds.
     """
@@ -157,11 +166,15 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
 
     question: ModelSettings | TransactionSettings
     if transactions:
-        _refuse(given, "with", "Bounds of transactions are --bound NAME=NUMBER: --bound records=3.")
+        _refuse(
+            given,
+            "with",
+            "Bounds of the transaction model are written --bound NAME=NUMBER: --bound records=3.",
+        )
         question, names = _transactions(kafka, client, bound, rule, invariant)
     else:
         others = {"client": client, "bound": bound}
-        _refuse(others, "without", "Add --transactions, or leave it out.")
+        _refuse(others, "without", "Add --transactions, or leave the option out.")
         question, names = _replicas(kafka, given, rule, invariant)
     question.rules()
     words = model.words_of(question)
@@ -185,7 +198,8 @@ def coverage(
     runs: RunsArgument,
     *,
     kafka: Annotated[
-        str | None, Option(help="Release whose rules hold.  [default: that of the first run]")
+        str | None,
+        Option(help="Release whose rules apply.  [default: that of the first run]"),
     ] = None,
     given: dict[str, Any],
     memory: MemoryOption = None,
@@ -194,10 +208,10 @@ def coverage(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """List the situations of the model that no run was observed in, the nearest first.
+    """List the situations of the model in which no run was observed; the nearest come first.
 
-    A situation says which replicas answer, which are in the ISR, and how their LEO and HW compare
-    with the leader's. Exit codes: 0, or 2 for wrong usage.
+    A situation consists of the replicas that respond, the ISR, and for each replica whether its LEO
+    and HW are below the leader's. Exit codes: 0, or 2 for wrong usage.
     """
     from highwater.checkers.coverage.model_coverage import coverage as covered
     from highwater.checkers.model.search.kafka_model import ModelSettings
@@ -253,11 +267,11 @@ def _replicas(
 
 
 def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
-    """Raise an error for options that the chosen model does not have."""
+    """Raise an error if an option does not exist in the chosen model."""
     for name, value in given.items():
         if value not in (None, []):
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} says nothing {word} --transactions", hint=hint)
+            raise UsageError(f"{option} has no effect {word} --transactions", hint=hint)
 
 
 @app.command()
@@ -265,36 +279,42 @@ def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
     given=group_of(
         options.options_of(Plan),
         *("kafka", "seed", "min_isr", "cluster", "client"),
-        kafka="Releases, by commas.  [default: as searched]",
+        kafka="Releases, separated by commas.  [default: the release of the search]",
         seed="Seed of the first run; each next run adds one.",
-        min_isr="min.insync.replicas.  [default: that of its search]",
+        min_isr="min.insync.replicas.  [default: as in the search]",
         cluster="Cluster driver: local, docker.",
-        client="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2);"
-        " without transactions kafka-python or aiokafka, too.  [default: that of the search, or"
-        " librdkafka]",
+        client="Library of the producers: librdkafka, java, or a release of Java's clients "
+        "(java:3.9.2); without transactions also kafka-python or aiokafka.  [default: "
+        "the library of the search, or librdkafka]",
     ),
     spark=spark_options,
 )
 def replay(
     file: Annotated[
         Path,
-        Argument(help="A counterexample, or a schedule; or one of Highwater's own, by its name."),
+        Argument(
+            help="File of a counterexample or schedule, or the name of one that is installed with "
+            "Highwater."
+        ),
     ],
     *,
     given: dict[str, Any],
-    runs: Annotated[int, Option(min=1, max=1000, help="On each release.")] = 1,
+    runs: Annotated[int, Option(min=1, max=1000, help="Runs on each release.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None,
-        Option(help="Draw it with the brokers' states: FILE.html. Or DIR: the page of a finding."),
+        Option(
+            help="Draw the counterexample with the brokers' states: FILE.html. Or write "
+            "the page of a finding: DIR."
+        ),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Replay a counterexample on real brokers, and compare the result with the model's.
+    """Replay a counterexample on real brokers, and compare the results with the model.
 
-    Exit codes: 0 they agree, with or without a loss; 1 a finding is unexplained; 2 wrong usage; 3 a
-    run ended differently, or could not be judged.
+    Exit codes: 0 every run ended as predicted, with or without a loss; 1 a finding is unexplained;
+    2 wrong usage; 3 a run ended differently, or could not be judged.
     """
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store
@@ -332,8 +352,8 @@ def replay(
         console.out.print(work.table(judged))
         for tally in counted:
             console.out.print(
-                f"Kafka {tally.kafka}: reproduced in {tally.reproduced} of {tally.runs} runs,"
-                f" kept as predicted in {tally.kept}"
+                f"Kafka {tally.kafka}: {tally.reproduced} of {tally.runs} runs lost or forked "
+                f"records as predicted, {tally.kept} kept all records as predicted"
             )
         if page:
             console.out.print(f"drawn: {page}")
@@ -343,13 +363,13 @@ def replay(
 def _check_drawn(report: Path | None, suffixes: Sequence[str] = _DRAWING_SUFFIXES) -> None:
     if report and report.suffix not in suffixes:
         names = ", or ".join(f"FILE{suffix}" for suffix in suffixes)
-        raise UsageError(f"{report} is no page", hint=f"Call it {names}.")
+        raise UsageError(f"{report} is not a name for a page", hint=f"The name must be {names}.")
     if report is not None:
         require_writable(report, "--report")
 
 
 def exit_code(answers: "Sequence[SearchAnswer[Any]]") -> int:
-    """Return 1 if an invariant is broken, 3 if one is unknown, else 0."""
+    """Return 1 if an invariant is broken, 3 if an invariant is unknown, else 0."""
     if any(answer.holds is False for answer in answers):
         return BROKEN
     return UNKNOWN if any(answer.holds is None for answer in answers) else OK
@@ -360,14 +380,17 @@ def _switched(texts: Sequence[str]) -> dict[str, bool]:
     for text in texts:
         name, _, value = text.partition("=")
         if value not in {"on", "off"}:
-            raise UsageError(f"{text!r} switches no rule", hint="Write epochs=off.")
+            raise UsageError(
+                f"{text!r} does not switch a rule on or off",
+                hint="Write NAME=on or NAME=off, such as epochs=off.",
+            )
         options[name] = value == "on"
     return options
 
 
 @contextmanager
 def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
-    """Yield the limits of a search; the first Ctrl-C ends the search, the second the command."""
+    """Yield the limits of a search; the first Ctrl-C stops the search, the second the command."""
     from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
 
     stop, before = threading.Event(), dict[int, Any]()
@@ -392,14 +415,14 @@ def _limits(memory: str | None, limit: str | None) -> "Iterator[Limits]":
 
 def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[SearchProgress], None]":
     progress(
-        f"model of {kafka}", "making machine code of the rules (20 s and more, the first time)"
+        f"model of {kafka}", "compiling the rules to machine code (20 s and more, the first time)"
     )
 
     def show(seen: "SearchProgress") -> None:
         rate = seen.states / max(seen.seconds, 1e-9)
         progress(
             f"model of {kafka}",
-            f"{seen.states:,} states, {seen.depth} moves deep, {rate:,.0f} a second",
+            f"{seen.states:,} states, {seen.depth} moves deep, {rate:,.0f} states a second",
         )
 
     return show
@@ -410,7 +433,7 @@ def _write(
     out: Path | None,
     draw: Callable[[Any, Path], object],
 ) -> list[Path]:
-    """Write a file per counterexample; if there are several, its name contains the invariant."""
+    """Write a file for each counterexample; several files have the invariant in their names."""
     if out is None:
         return []
     broken = [answer.counterexample for answer in answers if answer.counterexample is not None]

@@ -1,4 +1,4 @@
-"""The command ``highwater model rules``: the rules of each Kafka release, switch by switch."""
+"""The command ``highwater model rules``: print the model's rules for each Kafka release."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -18,26 +18,30 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs import parse_values
 
 ORDER: Final = tuple(RELEASES)
-"""Every release that the model knows: releases on ZooKeeper, then releases on KRaft."""
+"""Every release in the model: releases with ZooKeeper, then releases with KRaft."""
 
 
 def rules(
     *,
     kafka: Annotated[str, Option(help="Releases, separated by commas.")] = "all",
     everything: Annotated[
-        bool, Option("--all", help="With releases named: also the rules that they share.")
+        bool, Option("--all", help="With releases: also list their common rules.")
     ] = False,
     transactions: Annotated[
-        bool, Option("--transactions", help="The rules of transactions instead.")
+        bool,
+        Option("--transactions", help="List the rules of transactions instead."),
     ] = False,
     client: Annotated[
-        str, Option(help="With --transactions: librdkafka, java, or java-v1 (without KIP-890).")
+        str,
+        Option(
+            help="With --transactions, the client: librdkafka, java, or java-v1 (without KIP-890)."
+        ),
     ] = "librdkafka",
     as_json: Annotated[
-        bool, Option("--json", help="Print all rules as JSON, shared rules, too.")
+        bool, Option("--json", help="Print all rules as JSON, including shared rules.")
     ] = False,
 ) -> None:
-    """List the rules in which releases differ, with the releases that have them."""
+    """List the rules in which releases differ, and the releases that have each rule."""
     if transactions:
         _rules_of_transactions(kafka, client, as_json=as_json)
         return
@@ -71,7 +75,7 @@ def rules(
         console.out.print(table)
     if same := len(SWITCHES) - len(rows):
         rest = count(same, "other rule") if rows else f"all {len(SWITCHES)} rules"
-        console.out.print(f"They have {rest} in common: --all lists these, too.")
+        console.out.print(f"The releases have {rest} in common: --all also lists these.")
 
 
 def transaction_table(
@@ -106,7 +110,7 @@ def _rules_of_transactions(kafka: str, client: str, *, as_json: bool) -> None:
 
 
 def differing(rules: Mapping[str, Rules]) -> tuple[str, ...]:
-    """Return the switches that differ between some releases."""
+    """Return the switches that are on in some releases and off in others."""
     return tuple(
         switch for switch in SWITCHES if len({getattr(rule, switch) for rule in rules.values()}) > 1
     )
@@ -126,7 +130,7 @@ def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
 
 
 def says(switch: str) -> str:
-    """Return the description of a switch that is on."""
+    """Return the text about a release that has this switch on."""
     return str(_FIELDS[switch].metadata["says"])
 
 

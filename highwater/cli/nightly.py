@@ -1,4 +1,4 @@
-"""The command ``highwater nightly``: plan a night of runs, and summarise its results."""
+"""The command ``highwater nightly``: plan the runs of a night, and summarise their results."""
 
 import json
 import sys
@@ -16,12 +16,12 @@ from highwater.harness.runs import parse_values
 
 app = typer.Typer(
     name="nightly",
-    help="Plan a night of runs over all releases, and summarise its results.",
+    help="Plan a night of runs over all releases, and summarise the results.",
     no_args_is_help=True,
 )
 
 FIRST: Final = date(2026, 1, 1)
-"""The date of night 0, for nights with a number."""
+"""The date of night 0; ``--night`` counts from it."""
 
 PreviousOption = Annotated[
     Path | None, Option(help="trend.jsonl of earlier nights.", show_default=False)
@@ -32,7 +32,7 @@ PreviousOption = Annotated[
 def plan(  # noqa: PLR0913 - a command's options are its arguments
     *,
     night: Annotated[
-        int | None, Option(help="The night by number: days since 2026-01-01.", min=0)
+        int | None, Option(help="The night as a number: days since 2026-01-01.", min=0)
     ] = None,
     on: Annotated[
         str | None, Option("--date", help="The night's date.  [default: today, UTC]")
@@ -43,9 +43,10 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
         "local,docker"
     ),
     jobs: Annotated[int, Option(help="Machines.", min=1, max=256)] = 8,
-    minutes: Annotated[float, Option(help="For the cells of each machine.", min=1)] = 70,
+    minutes: Annotated[float, Option(help="Minutes for the cells of each machine.", min=1)] = 70,
     out: Annotated[
-        Path | None, Option(help="Write night.json, matrices and a script a machine there.")
+        Path | None,
+        Option(help="Folder for night.json, matrices and scripts."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,25 +87,29 @@ def summarize(
     *,
     planned: Annotated[
         Path | None,
-        Option("--plan", help="night.json, to find cells without a result.", show_default=False),
+        Option(
+            "--plan",
+            help="The night's plan, to find cells without a result.",
+            show_default=False,
+        ),
     ] = None,
     previous: PreviousOption = None,
     on: Annotated[
         str | None, Option("--date", help="The night's date.  [default: the plan's, or today]")
     ] = None,
-    out: Annotated[Path, Option(help="Where trend.jsonl and trend.html go.")] = Path("night"),
+    out: Annotated[Path, Option(help="Folder for trend.jsonl and trend.html.")] = Path("night"),
     step_summary: Annotated[
         Path | None,
         Option(
             envvar="GITHUB_STEP_SUMMARY",
-            help="File that gets the Markdown too.",
+            help="File that also gets the Markdown.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Judge a night from its matrices: print Markdown, and write the history and the trend page.
+    """Summarise a night from its matrices: print Markdown, and write the history and trend page.
 
-    Exits with 0 if the night is green, 1 if it is red, 3 if it is yellow (something is unknown).
+    Exit codes: 0 the night is green, 1 it is red, 3 it is yellow (a cell is unknown).
     """
     from highwater.campaigns import nightly_jobs as dealing
     from highwater.campaigns import nightly_plan as planning
@@ -142,11 +147,11 @@ def summarize(
 @app.command()
 def keep(
     results: Annotated[
-        list[Path], Argument(metavar="RESULTS...", help="Folders with matrices in them.")
+        list[Path], Argument(metavar="RESULTS...", help="Folders that contain matrices.")
     ],
     *,
-    out: Annotated[Path, Option(help="Where copies go.")] = Path("kept"),
-    most: Annotated[int, Option(help="Megabytes of whole runs.", min=0)] = 400,
+    out: Annotated[Path, Option(help="Folder for the copies.")] = Path("kept"),
+    most: Annotated[int, Option(help="Megabytes of complete runs.", min=0)] = 400,
 ) -> None:
     """Copy results, pages, and complete runs of failed cells."""
     from highwater.campaigns import nightly_plan as planning
@@ -161,7 +166,7 @@ def keep(
 def _when(night: int | None, on: str | None) -> date:
     if night is not None and on is not None:
         raise UsageError(
-            "name a night by a number or a date, not both", hint="Leave one of them out."
+            "name a night by a number or a date, not both", hint="Leave out --night or --on."
         )
     if night is not None:
         return FIRST + timedelta(days=night)
@@ -170,4 +175,4 @@ def _when(night: int | None, on: str | None) -> date:
     try:
         return date.fromisoformat(on)
     except ValueError:
-        raise UsageError(f"{on!r} is not a date", hint="Write it as 2026-11-21.") from None
+        raise UsageError(f"{on!r} is not a date", hint="Write the date as 2026-11-21.") from None

@@ -1,8 +1,8 @@
 """The commands ``highwater replay`` and ``highwater shrink``.
 
-Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong usage,
-3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3 even the complete plan did
-not have it again, 130 interrupted.
+Exit codes of ``replay`` are those of ``run``: 0 all guarantees hold, 1 a guarantee was broken, 2
+wrong usage, 3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3 the anomaly
+did not happen again even with the complete plan, 130 interrupted.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
 ByOption = Annotated[
-    str, Option("--by", help="Find targets again by broker (its id), or by role (leader).")
+    str,
+    Option("--by", help="Repeated steps hit the same broker, or the same role (leader)."),
 ]
 
 
@@ -39,7 +40,7 @@ def replay(
     ],
     *,
     kafka: Annotated[
-        str | None, Option(help="Release, if not the run's own.", show_default=False)
+        str | None, Option(help="Kafka release.  [default: that of the run]", show_default=False)
     ] = None,
     by: ByOption = "broker",
     repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
@@ -58,31 +59,33 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """Return how a repeated step finds its target: by role or by broker id."""
+    """Parse the value of ``--by``: a repeated step finds its target by role or by broker id."""
     if text not in _BY:
-        raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
+        raise UsageError(f"--by {text!r} is not possible", hint="Use --by broker or --by role.")
     return _BY[text]
 
 
 @on_spark
 def shrink(  # noqa: PLR0913 - a command's options are its arguments
     what: Annotated[
-        str, Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
+        str, Argument(metavar="RUN", help="A judged run with random faults, or with steps.")
     ],
     *,
     limit: Annotated[str, Option("--for", help="Begin no run after this time: 20m.")] = "1h",
-    tries: Annotated[int, Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
-    hits: Annotated[int, Option(min=1, help="Runs that must show the anomaly.")] = 1,
-    kind: Annotated[str | None, Option(help="Anomalies to keep.  [default: the worst]")] = None,
+    tries: Annotated[int, Option(min=1, max=100, help="Most runs of a plan.")] = 3,
+    hits: Annotated[int, Option(min=1, help="Necessary runs with the anomaly.")] = 1,
+    kind: Annotated[
+        str | None, Option(help="Anomaly kinds to reproduce.  [default: the worst]")
+    ] = None,
     by: ByOption = "broker",
     out: Annotated[
-        Path | None, Option(help="Folder of the results.  [default: RUN/shrunk]")
+        Path | None, Option(help="Folder for the results.  [default: RUN/shrunk]")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Find the fewest faults, and the smallest plan, that cause a run's anomaly again."""
+    """Find the smallest plan, with the fewest faults, that causes a run's anomaly again."""
     from highwater.harness.runs import parse_values
     from highwater.harness.runs.store import Store
     from highwater.shrinking.shrinker import Effort
@@ -114,7 +117,7 @@ def search(
     as_json: bool = False,
     spark: SparkOptions,
 ) -> dict[str, Any]:
-    """Search for the fewest faults that cause a run's anomaly; print them unless JSON is asked for.
+    """Search for the fewest faults that cause a run's anomaly; print them, unless ``as_json``.
 
     Returns:
         The content of ``shrunk.json``, and its folder.

@@ -1,7 +1,7 @@
-"""The command ``highwater rolling``: a check of a rolling restart of your cluster.
+"""The command ``highwater rolling``: restart your cluster's brokers in turn, and check the records.
 
-It builds a plan with one step, the fault ``rolling-in-sync``, which is performed and judged like
-any other run. Exit codes are those of ``run``.
+The plan has one step, the fault ``rolling-in-sync``; the run is performed and judged like any
+other. Exit codes are those of ``run``.
 """
 
 from pathlib import Path
@@ -38,9 +38,9 @@ AFTER_S: Final = 3.0
         options_of(Plan),
         *("kafka", "duration", "acks", "min_isr", "unclean", "partitions", "producers"),
         *("consumers", "rate", "record_bytes", "compression", "idempotence", "delivery_timeout"),
-        kafka="Release that the inventory must name, too.",
-        duration=f"How long clients write and read at least: {limits.FAULTS_S.lasting}.",
-        min_isr="min.insync.replicas, 1 to the replicas of a partition.",
+        kafka="Kafka release; the inventory must name the same one.",
+        duration=f"Least time in which clients write and read: {limits.FAULTS_S.lasting}.",
+        min_isr="min.insync.replicas, from 1 to the number of replicas.",
     ),
     spark=spark_options,
 )
@@ -48,7 +48,11 @@ def rolling(
     *,
     inventory: Annotated[
         Path,
-        Option("--inventory", metavar="FILE", help="The cluster, and how to restart a broker."),
+        Option(
+            "--inventory",
+            metavar="FILE",
+            help="Inventory, with the command that restarts a broker.",
+        ),
     ],
     confirm: ConfirmOption = None,
     like: LikeOption = None,
@@ -57,10 +61,10 @@ def rolling(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Restart every broker of your cluster, one after the other, and judge which records survived.
+    """Restart every broker of your cluster in turn, and check that all records survive.
 
-    Clients write and read a separate topic meanwhile. The inventory needs the command restart, or
-    stop and start.
+    During the restarts clients write and read a separate topic. The inventory needs the command
+    restart, or stop and start.
     """
     from highwater.api import perform
     from highwater.runtime.requested_plan import requested_plan

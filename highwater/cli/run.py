@@ -1,4 +1,4 @@
-"""The command ``highwater run``: builds a plan from options, performs it, and judges the run."""
+"""The command ``highwater run``: make a plan from options, perform it, and judge the run."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -43,7 +43,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         Option(
             "--plan",
             metavar="FILE",
-            help="A plan as TOML or JSON; other options change it.",
+            help="A plan as TOML or JSON; options override its settings.",
         ),
     ] = None,
     inventory: InventoryOption = None,
@@ -56,7 +56,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
-    """Run one story or one random schedule on real brokers, judge it, and write its report."""
+    """Run a story or a random schedule on real brokers, judge the run, and write its report."""
     from highwater.api import VERDICTS, perform
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_plan
@@ -71,7 +71,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     plan = requested_plan(given, base)
     if plan.story and "duration" in given:
         raise UsageError(
-            f"the story {plan.story} ends by itself: --for {given['duration']} has no effect",
+            f"the story {plan.story} ends by itself, so --for {given['duration']} has no effect",
             hint="Leave --for out, or name faults with --nemesis.",
         )
     if message:

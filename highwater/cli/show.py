@@ -29,7 +29,7 @@ def report(
         str,
         Option(
             "--format",
-            help="html writes pages; md, json, junit and github (annotations) are printed.",
+            help="Format: html writes pages; md, json, junit and github (annotations) are printed.",
         ),
     ] = "html",
     show: Annotated[bool, Option("--open", help="Open the last page in a browser.")] = False,
@@ -46,7 +46,9 @@ def report(
     opened = [Store(store).open(name) for name in runs] if folder is None else folder.runs()
     if form != "html":
         if show:
-            raise UsageError("--open shows pages.", hint="Leave --format out.")
+            raise UsageError(
+                "--open opens a page, which only --format html writes", hint="Leave --format out."
+            )
         write = formats.find_format(form)
         summaries, refused = _readable(opened, formats.RunSummary.of)
         sys.stdout.write(write(summaries))
@@ -74,7 +76,7 @@ def report(
 
 
 def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
-    """Apply a function to each run; return the results, and the number of broken runs.
+    """Apply a function to each run; return the results, and the number of damaged runs.
 
     Raises:
         StoreError: there is only one run, and it is damaged.
@@ -93,9 +95,9 @@ def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T],
 
 
 def home(runs: Sequence[Run], store: Path) -> Path:
-    """Return the folder of a page about several runs: the store, or the first run's folder.
+    """Return the folder for a page about several runs: the store, or the first run's folder.
 
-    The store is used only if it has one of the runs.
+    The result is the store if one of the runs is in it.
     """
     inside = any(store.resolve() in run.path.resolve().parents for run in runs)
     return store if inside else runs[0].path.parent
@@ -103,15 +105,16 @@ def home(runs: Sequence[Run], store: Path) -> Path:
 
 def compare(
     left: Annotated[str, Argument(help="A judged run: its directory or name.")],
-    right: Annotated[str, Argument(help="Another run of that schedule.")],
+    right: Annotated[str, Argument(help="Another run with the same schedule.")],
     *,
     out: Annotated[
         Path | None,
         Option(
-            help="The page.  [default: compare-LEFT-RIGHT.html in the store, or beside other runs]"
+            help="File of the page.  [default: compare-LEFT-RIGHT.html in the store, or beside "
+            "runs outside of the store]"
         ),
     ] = None,
-    show: Annotated[bool, Option("--open", help="Open it in a browser.")] = False,
+    show: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
 ) -> None:
     """Compare two runs of one schedule side by side, step by step."""
@@ -130,15 +133,15 @@ def serve(
     *,
     store: StoreOption = DEFAULT_STORE,
     port: Annotated[
-        int, Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+        int, Option(min=0, max=65535, help="Port on 127.0.0.1; 0 chooses a free port.")
     ] = 8080,
-    show: Annotated[bool, Option("--open", help="Open it in a browser.")] = False,
+    show: Annotated[bool, Option("--open", help="Open the store's page in a browser.")] = False,
 ) -> None:
-    """Show a store in the browser: all runs and their reports, read-only, on loopback only."""
+    """Serve a store's runs and reports to a browser on this machine, read-only."""
     from highwater.reports.pages.store_server import Server
 
     with Server(store, port) as server:
-        console.err.print(f"{store} is at {server.url}; Ctrl-C ends it.")
+        console.err.print(f"{store} is served at {server.url}; Ctrl-C ends it.")
         if show:
             typer.launch(server.url)
         server.serve_forever()

@@ -1,4 +1,4 @@
-"""The command ``highwater soak``: seeded random runs for hours, and their summary."""
+"""The command ``highwater soak``: perform random runs for hours, and summarise them."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -28,14 +28,12 @@ _Library = Literal["librdkafka", "java", "kafka-python", "aiokafka"]
 
 def _bounds(
     *,
-    lasts: Annotated[str, Option("--for", help="Begin no run after this time.")] = "12h",
+    lasts: Annotated[str, Option("--for", help="Start no run after this time.")] = "12h",
     first: Annotated[int, Option(min=0, help="Number of the first run.")] = 0,
-    runs: Annotated[
-        int | None, Option(min=1, help="Runs at most.", show_default="no limit")
-    ] = None,
-    jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
+    runs: Annotated[int | None, Option(min=1, help="Most runs.", show_default="no limit")] = None,
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters at the same time.")] = 1,
     keep_all: Annotated[
-        bool, Option("--keep-all", help="Keep also runs without anomalies.")
+        bool, Option("--keep-all", help="Also keep runs without anomalies.")
     ] = False,
 ) -> "Bounds":
     from highwater.campaigns.soak_run import Bounds
@@ -50,7 +48,7 @@ def _bounds(
     given=group_of(
         options_of(Plan),
         *("seed", "cluster", "controllers", "group_protocol"),
-        seed="Seed of all runs, together with their numbers.",
+        seed="Seed; with a run's number it determines the run.",
         cluster="Cluster driver.",
     ),
     spark=spark_options,
@@ -69,20 +67,20 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             "--each",
-            help=f"Duration of the faults in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
-            "  [default: 12 to 45 s, by the seed]",
+            help=f"Duration of the faults in a run, up to {limits.FAULTS_S.lasting.split()[-1]}. "
+            " [default: 12 to 45 s, by the seed]",
         ),
     ] = None,
     name: Annotated[
-        str | None, Option(help="Name of its folder in the store.  [default: soak-<seed>]")
+        str | None, Option(help="Name of the soak's folder in the store.  [default: soak-<seed>]")
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Run seeded random schedules on many releases; resume where an earlier soak has ended.
+    """Run random schedules on many releases; continue an earlier soak of the same name.
 
-    Exits with 1 if a run is unexplained, 3 if a run could not be judged, else 0.
+    Exit codes: 1 a run has unexplained findings, 3 a run could not be judged, else 0.
     """
     from highwater.campaigns.nightly_plan import find_drivers, find_releases
     from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow

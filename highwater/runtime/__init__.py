@@ -1,1 +1,1 @@
-"""One run: from its plan to a run directory that can be judged."""
+"""The execution of a run: from its plan to a run directory that can be judged."""

@@ -1,4 +1,4 @@
-"""Parse the lines of a broker's log that concern replication, as rows of ``events/log_lines``."""
+"""Parse lines about replication in brokers' logs, as rows of the table ``events/log_lines``."""
 
 import itertools
 import re
@@ -11,7 +11,8 @@ from highwater.clusters.nodes.broker_clock import ClockJournal
 from highwater.harness.runs.faults.clock_notes import clock_note
 
 _PARTITION: Final = r"\[?(?P<topic>[\w.-]+)[,-](?P<partition>\d+)\]?"
-"""A partition's name: ``[events,0]`` from old brokers, ``events-0`` from all others."""
+"""A pattern for a partition's name: ``[events,0]`` in logs of old brokers, ``events-0`` in others.
+"""
 
 _OFFSET: Final = r"(?P<offset>\d+)"
 
@@ -89,8 +90,8 @@ _PATTERNS: Final = tuple(
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
 )
-"""The kinds of log lines with their patterns, for 0.10 to 4.x. The first matching pattern decides.
-"""
+"""The kinds of log lines and their patterns, for 0.10 to 4.x. The first pattern that matches
+decides the kind."""
 
 _FETCHERS: Final = re.compile(r"(.*Added fetcher )(to broker .*?)?for partitions \w*\(")
 _FETCHER: Final = tuple(
@@ -101,8 +102,8 @@ _FETCHER: Final = tuple(
         rf"{_PARTITION} -> InitialFetchState\(.*?BrokerEndPoint.*?[\])],-?\d+,{_OFFSET}",
     )
 )
-"""Patterns for a partition in AbstractFetcherManager's line about all partitions: up to 2.0, up to
-2.7, and later."""
+"""Patterns for one partition in AbstractFetcherManager's line about all partitions. The three
+patterns are for releases up to 2.0, up to 2.7, and later."""
 
 _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+-]\d{2}:?\d{2}|Z)?")
 
@@ -110,30 +111,31 @@ _FATAL: Final = re.compile(
     r"\bFATAL (?P<old>.+)"
     r"|\bERROR (?P<new>.*(?:[Ff]atal (?:fault|error|exception)|Exiting|Halting).*)"
 )
-"""A broker's line about a fatal error that ends the broker. Up to 1.1 such lines have the level
-FATAL."""
+"""A pattern for a line about a fatal error after which the broker exits. Up to 1.1 such lines have
+the level FATAL."""
 
 CONTROLLER: Final = -1
-"""The ``broker`` of a line that a KRaft controller logged."""
+"""The value of ``broker`` in rows from a KRaft controller's log."""
 
 _DECISION: Final = "UNCLEAN"
-"""The first word of a decision's text, which several controllers may log."""
+"""A pattern for the text of a decision from its first word on. Several controllers may log the same
+decision."""
 
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
-"""The limits of characters per line and of lines per broker, because errors may repeat in a loop.
-"""
+"""The greatest number of characters per line, and of lines per broker: an error may repeat in a
+loop."""
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
-    """Yield the lines that matter to replication from every ``broker-<id>.log`` below ``logs``.
+    """Yield rows about replication from every ``broker-<id>.log`` below ``logs``.
 
-    A line of a broker with a shifted clock gets this machine's time, and a note. From KRaft
-    controllers' logs only unclean elections are read, each once, with -1 as ``broker``.
+    If a broker's clock was shifted, its lines get this machine's time and a note. KRaft
+    controllers' logs yield only unclean elections, each once, with -1 as ``broker``.
 
     Args:
         topic: lines about other topics are ignored.
-        started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
+        started_at_ns: wall clock at time 0 of the history, in nanoseconds since the Unix epoch.
     """
     for path in sorted(logs.glob("broker-*.log")):
         broker = int(path.stem.removeprefix("broker-"))
@@ -161,18 +163,18 @@ def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return a sentence for each broker that logged a fatal error, with the first such line.
+    """Return a sentence for each broker that logged a fatal error; it contains the first such line.
 
-    A broker may hang during its shutdown without losing its session: 0.10.2 hangs if its fetcher is
-    ahead of the leader (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the
-    shutdown needs). Then only the broker's log shows the fatal error.
+    A broker may hang during its shutdown and keep its session; then only its log shows the fatal
+    error. For example, 0.10.2 hangs if its log is ahead of the leader's: ``handleOffsetOutOfRange``
+    calls ``System.exit`` under a lock that the shutdown needs.
     """
     lines: dict[object, str] = {}
     for row in rows:
         match = _FATAL.search(str(row["line"])) if row["kind"] == "error" else None
         if match and int(str(row["time_ns"])) >= 0:
             words = (match["old"] or match["new"]).strip()
-            lines.setdefault(row["broker"], f"broker {row['broker']} said that it ends: {words}")
+            lines.setdefault(row["broker"], f"broker {row['broker']} logged that it exits: {words}")
     return [*lines.values()]
 
 

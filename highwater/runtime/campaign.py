@@ -1,6 +1,7 @@
-"""The campaign engine: it performs groups of plans in parallel, each group on a warm cluster.
+"""The campaign engine, which performs groups of plans in parallel, each group on one cluster.
 
-Demo, matrix, soak, nightly run and replays pass lists of plans to it, and summarise the runs.
+Demo, matrix, soak, nightly run and replays pass lists of plans to the engine, and summarise its
+runs.
 """
 
 import itertools
@@ -21,12 +22,12 @@ from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.runner import execute
 
 LabelledProgress: TypeAlias = Callable[[str, str], None]
-"""A callback from several threads: a run's label, and the step that begins."""
+"""A callback that several threads call with a run's label and the step that begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A run to perform.
+    """A plan to perform, and the names of its run.
 
     Attributes:
         label: the run's name in the progress.
@@ -41,19 +42,19 @@ class PlannedRun:
 
 
 Performed: TypeAlias = list[tuple[PlannedRun, Run | None]]
-"""The runs of a group; None stands for a run that failed and has no directory."""
+"""The runs of a group; None stands for a run that failed without a run directory."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Performs planned runs. As a context manager, it ends every broker at its exit.
+    """Performs planned runs. A campaign is a context manager; its exit stops every broker.
 
     Attributes:
-        clusters: folder of the running clusters; by default a temporary folder.
+        clusters: directory for the clusters; by default a temporary directory.
         jobs: number of parallel groups, each on its own cluster.
-        own_cluster: whether every run has a fresh cluster in its own directory instead.
-        failed: gets a run in which the harness failed, and the error. Other runs continue.
-        done: gets each run that has ended; several threads call it.
+        own_cluster: whether every run has a new cluster, in the run's directory.
+        failed: called with a run in which the harness failed, and the error; other runs continue.
+        done: called with each run that has ended, by several threads.
         is_over: returns whether no more runs may begin.
     """
 
@@ -72,12 +73,12 @@ class Campaign:
     def __enter__(self) -> Self:
         if self.clusters is None:
             self.clusters = self._stack.enter_context(temporary("campaign")) / "clusters"
-        shutil.rmtree(self.clusters, ignore_errors=True)  # of a campaign that was killed
+        shutil.rmtree(self.clusters, ignore_errors=True)  # the remains of a killed campaign
         self._stack.callback(shutil.rmtree, self.clusters, ignore_errors=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        # If one run was interrupted, the others end at their next wait and close their clusters.
+        # If a run is interrupted, the others end at their next wait and close their clusters.
         self._stop.set()
         self._stack.close()
 
@@ -104,7 +105,7 @@ class Campaign:
             yield from (future.result() for future in ended)
 
     def perform_all(self, groups: Sequence[Sequence[PlannedRun]]) -> list[Run]:
-        """Perform all groups, and return their runs in the order of the plans."""
+        """Perform all groups; return their runs in the order of the plans."""
         runs = {
             id(planned): run
             for performed in self.perform(groups)

@@ -1,4 +1,4 @@
-"""The client libraries of a run: librdkafka here, Java's in a JVM, others in drivers."""
+"""Open a run's client libraries: librdkafka in this process, Java's in a JVM, others in drivers."""
 
 import contextlib
 from collections.abc import Callable, Collection
@@ -23,11 +23,11 @@ READERS_LOG: Final = "java-readers.log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLibrary:
-    """A library that is ready to open clients.
+    """A client library that is ready to open clients.
 
     Attributes:
-        close: ends all of the library's clients. It never raises an error.
-        names: the libraries that the client drivers have reported so far.
+        close: closes all clients of the library; it never raises an error.
+        names: the library names that client drivers have reported so far.
     """
 
     library: ClientLibrary
@@ -40,8 +40,8 @@ class OpenLibraries:
     """The libraries of a run's producers and readers.
 
     Attributes:
-        close: ends all clients of both libraries. It never raises an error.
-        names: the libraries that the producers' drivers have reported so far.
+        close: closes all clients of both libraries; it never raises an error.
+        names: the library names that the producers' drivers have reported so far.
     """
 
     producers: ClientLibrary
@@ -54,7 +54,7 @@ def download_libraries(plan: Plan) -> None:
     """Download missing libraries of a plan's clients.
 
     Raises:
-        HarnessError: there is no such wheel, or its jars cannot be downloaded.
+        HarnessError: a Python wheel or a library's jars cannot be downloaded.
     """
     for word in {plan.client, plan.reader_client}:
         choice = read_client(word, plan.played_on)
@@ -65,13 +65,13 @@ def download_libraries(plan: Plan) -> None:
 
 
 def open_libraries(plan: Plan, logs: Path) -> OpenLibraries:
-    """Return the libraries of a plan's clients; readers and producers may share one library.
+    """Open the libraries of a plan's clients; readers and producers may share one library.
 
     Args:
-        logs: folder of the run that gets the log lines of JVMs and drivers.
+        logs: the run's folder for the log lines of JVMs and drivers.
 
     Raises:
-        HarnessError: a JVM does not start, or its jars cannot be downloaded.
+        HarnessError: a JVM does not start, or a library's jars cannot be downloaded.
     """
     with contextlib.ExitStack() as opened:
         producers = open_library(plan, logs)
@@ -87,7 +87,7 @@ def open_libraries(plan: Plan, logs: Path) -> OpenLibraries:
 
 
 def open_library(plan: Plan, logs: Path) -> OpenLibrary:
-    """Return the library of a plan's producers."""
+    """Open the library of a plan's producers."""
     return _opened(plan, plan.client, logs / JAVA_LOG)
 
 

@@ -1,8 +1,8 @@
-"""Clusters that several runs use one after the other. Each run has its own topic.
+"""Clusters that several runs use one after the other, each run with its own topic.
 
-The start of a cluster takes almost as long as a story. So runs share a cluster if they differ only
-in settings of topic or client, such as acks, min.insync.replicas and unclean election. Stories
-share a cluster if their broker settings are equal.
+A cluster's start lasts almost as long as a story. So runs share a cluster if they differ only in
+settings of topics or clients, such as acks, min.insync.replicas and unclean election. Stories share
+a cluster if their broker settings are equal.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct, node_options
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
-    "auto.leader.rebalance.enable": "false"  # by default every 5 minutes, also during a run
+    "auto.leader.rebalance.enable": "false"  # by default every 5 minutes, even during a run
 }
 
 _WHOLE_S: Final = 5.0
@@ -39,7 +39,7 @@ _WHOLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClusterKey:
-    """The settings that runs on one cluster share; all other settings belong to topic or client."""
+    """The settings that runs on the same cluster share; all others belong to topics or clients."""
 
     kafka: str
     driver: str
@@ -62,9 +62,9 @@ class ClusterKey:
 
 
 class ClusterPool:
-    """Running clusters. A cluster starts when a plan needs it, and ends when there are too many.
+    """Running clusters; a cluster starts when a plan needs it, and stops when too many run.
 
-    This context manager ends every broker at its exit. It is not thread-safe.
+    A pool is a context manager; its exit stops every broker. A pool is not thread-safe.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:
@@ -88,11 +88,11 @@ class ClusterPool:
         progress: Progress = lambda _: None,
         name: str | None = None,
     ) -> Run:
-        """Perform a run like ``highwater.runtime.runner.execute``, but on a running cluster.
+        """Perform a run like ``highwater.runtime.runner.execute``, but on a cluster of the pool.
 
-        Each run has its own topic (``events-1``, ``events-2``, …). A cluster with an error is
-        closed, and the next plan gets a new cluster. A cluster whose controller loses its disk is
-        used for that run only.
+        Each run has its own topic (``events-1``, ``events-2``, …). After an error the pool closes
+        the cluster, and the next plan gets a new one. If a controller loses its disk in a run, no
+        other run uses the cluster.
         """
         check_plan(plan)
         number = next(self._numbers)
@@ -124,16 +124,16 @@ class ClusterPool:
         return run
 
     def close(self) -> None:
-        """End every cluster and remove its files. May be called twice."""
+        """Stop every cluster and remove its files; a second call has no effect."""
         while self._clusters:
             self._drop(next(iter(self._clusters)))
-        with contextlib.suppress(OSError):  # another user's files cannot be removed
+        with contextlib.suppress(OSError):  # Highwater may not remove files of another user.
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
-        """Return the plan's cluster, and mark it as last used. Start a cluster if there is none.
+        """Return a cluster for the plan, which becomes the last used one; if none fits, start one.
 
-        The clusters that were used least recently are closed to make room for a new cluster.
+        Before a start, the pool closes the clusters that were used least recently.
         """
         key = ClusterKey.of(plan)
         cluster = self._clusters.pop(key, None)
@@ -165,9 +165,9 @@ class ClusterPool:
 
 
 def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
-    """Return a function that copies a run's replicas and metadata logs, and its part of node logs.
+    """Return a function that copies replicas, metadata logs and node logs into a run.
 
-    The run's part of a log begins at this call.
+    Of each node's log, only lines after this call belong to the run.
     """
     logs = cluster.directory / "logs"
     program = plan.program
@@ -192,14 +192,14 @@ def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
 
 
 def _point_into(run: Run, directory: Path, error: BaseException) -> None:
-    """Replace the path of the removed cluster by that of the run in an error's message."""
+    """In an error's message, replace the path of the removed cluster by the run's path."""
     if isinstance(error, HarnessError):
         error.message = error.message.replace(str(directory), str(run.path))
         error.hint = error.hint.replace(str(directory), str(run.path))
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Return whether every node runs and brokers are registered, after a wait of some seconds."""
+    """Wait some seconds at most; return whether all nodes run and all brokers are registered."""
     states = {broker.state for broker in cluster.brokers.values()}
     states |= {controller.state for controller in cluster.controllers.values()}
     if states - {"running"}:

@@ -1,4 +1,4 @@
-"""Record requests of the harness to controllers: topics, settings, replicas, leaders."""
+"""Record the harness's requests to controllers about topics, settings, replicas and leaders."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +15,11 @@ UNANSWERED: Final = "unanswered"
 END: Final = "end"
 MISSING: Final = "missing"
 VOTES: Final = "votes"
-"""Words of ``harness.runs.history.DECISIONS``."""
+"""Values in the table ``harness.runs.history.DECISIONS``."""
 
 
 class _RecordedCluster:
-    """A cluster that records its requests to controllers. Other calls are unchanged."""
+    """A cluster that records its requests to controllers; other calls are unchanged."""
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class _RecordedCluster:
             self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership. The decision has no leader epoch, because the harness requests none."""
+        """Move leadership. The row has no leader epoch, because the request names none."""
         with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):
             self._cluster.move_leader(topic, partition, broker)
 
@@ -78,7 +78,7 @@ class _RecordedCluster:
     def _decisions(
         self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
     ) -> Iterator[None]:
-        """Record decisions after the block. If the block raises an error, record no response."""
+        """Record decisions after the ``with`` block; after an error, without a response."""
         evidence = UNANSWERED
         try:
             yield
@@ -94,7 +94,7 @@ def recorded(cluster: Cluster, recorder: Recorder) -> Cluster:
 
 
 def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence[int]]) -> None:
-    """Record that a topic was created, with its settings and replicas."""
+    """Record the creation of a topic, with its settings and replicas."""
     recorder.decision(ANSWERED, "topic", topic.name)
     for name, value in topic.settings().items():
         recorder.decision(ANSWERED, "setting", topic.name, setting=name, value=value)
@@ -104,9 +104,9 @@ def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence
 
 
 def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
-    """Record a topic's state in ZooKeeper. On KRaft do nothing: the controllers' disks have it.
+    """Record a topic's state in ZooKeeper; on KRaft do nothing: the controllers' disks have it.
 
-    If ZooKeeper does not respond, nothing is recorded, either.
+    If ZooKeeper does not respond, record nothing.
     """
     if cluster.release.coordination == "kraft":
         return

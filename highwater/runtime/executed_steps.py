@@ -1,7 +1,7 @@
-"""The fault steps that a run executed, with their real times and targets.
+"""The steps of a fault schedule that a run executed, with their real times and targets.
 
-``steps.json`` in a run directory is written from the table ``events/steps`` when the run has ended;
-for a run that was killed, the stream of that table has the steps.
+When a run ends, ``steps.json`` is written to its directory from the table ``events/steps``. If a
+run was killed, the steps are read from that table's stream.
 """
 
 from typing import Any, Final, Literal, Self
@@ -16,8 +16,8 @@ SCHEMA: Final = 1
 _NS: Final = 1_000_000_000
 
 By = Literal["role", "broker"]
-"""How a repeated step finds its target: by the target's role in the schedule (leader, follower,
-controller), or by the broker's id in the first run."""
+"""The way in which a repeated step finds its target: by the target's role in the schedule, such as
+leader, or by the broker's id in the first run."""
 
 _ROLES: Final = frozenset(("leader", "follower", "controller"))
 
@@ -26,7 +26,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that was executed.
 
     Attributes:
-        at_s: seconds from the schedule's begin to the fault.
+        at_s: seconds from the start of the schedule to the fault.
         lasts_s: seconds from the fault's effect to its healing; None if it was not healed.
         target: a role in the schedule, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
@@ -73,7 +73,7 @@ class SkippedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """The file ``steps.json``."""
+    """The content of the file ``steps.json``."""
 
     schema: int = SCHEMA
     run: str
@@ -87,18 +87,21 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read ``steps.json``."""
+        """Parse the content of ``steps.json``."""
         try:
             steps = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
-            raise StoreError(f"steps.json is broken: {error}") from error
+            raise StoreError(f"steps.json cannot be read as executed steps: {error}") from error
         if steps.schema != SCHEMA:
-            raise StoreError(f"steps.json has schema {steps.schema}; this is schema {SCHEMA}")
+            raise StoreError(
+                f"steps.json has schema {steps.schema}, but this version of Highwater reads "
+                f"schema {SCHEMA}"
+            )
         return steps
 
 
 def executed_steps(run: Run) -> ExecutedSteps:
-    """Return the steps of a run's fault schedule; a story has no steps."""
+    """Return the executed steps of a run; a run of a story has none."""
     rows = _step_rows(run)
     begin_ns = next((row["time_ns"] for row in rows if row["event"] == "begin"), 0)
 
@@ -145,7 +148,7 @@ def _step_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def whole_steps(run: Run) -> ExecutedSteps:
-    """Return the steps of a run whose schedule can be repeated."""
+    """Return the executed steps of a run, or raise an error if they cannot be repeated."""
     try:
         steps = executed_steps(run)
     except StoreError as error:
@@ -155,7 +158,7 @@ def whole_steps(run: Run) -> ExecutedSteps:
         ) from error
     if not steps.taken and all(row["event"] != "begin" for row in _step_rows(run)):
         raise UsageError(
-            f"{run.name} ended before its schedule began: there are no steps to repeat",
+            f"{run.name} ended before its schedule began, so it has no steps to repeat",
             hint="Name another run, or repeat it: " + run.plan().command(),
         )
     return steps

@@ -1,4 +1,4 @@
-"""Records leader, ISR, LEO and HW of every replica during a run."""
+"""Record leader, ISR, LEO and HW of every replica during a run."""
 
 import base64
 import contextlib
@@ -23,13 +23,13 @@ from highwater.runtime.programs.instances import INSTANCE_CLIENT
 
 EVERY_S: Final = 0.1
 """The seconds between two requests to one broker. A HW-lag window is open for at least half a
-second, so every window is observed. A request takes less than a millisecond of CPU time."""
+second, so every window is observed."""
 
 
 class Observer:
-    """One thread per broker for LEO and HW, and one for the controller's view; records changes.
+    """Threads that record changes: one for each broker's LEO and HW, one for leader and ISR.
 
-    A broker that does not respond blocks only its own thread.
+    A broker that does not respond blocks only the thread for this broker.
     """
 
     def __init__(self, cluster: Cluster, recorder: Recorder, topic: Topic) -> None:
@@ -60,7 +60,7 @@ class Observer:
             thread.join(timeout=10)
 
     def check(self) -> None:
-        """Raise the error of a thread that has failed, if there is one."""
+        """Raise the error of a failed thread, if any."""
         if self._error is not None:
             raise self._error
 
@@ -170,9 +170,9 @@ def _request(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, obje
 def wire_watched(
     network: Network | None, plan: Plan, recorder: Recorder, zero_ns: int
 ) -> Iterator[None]:
-    """Record the traffic through the relay during the block, if the cluster has a relay.
+    """Record messages through the relay during the ``with`` block, if the cluster has a relay.
 
-    It records messages about the topic under test, and single messages of any topic.
+    Messages about the tested topic are recorded, and messages of any topic that a rule affects.
 
     Args:
         zero_ns: the monotonic clock at the run's start.
@@ -186,7 +186,7 @@ def wire_watched(
 
     def watch(row: dict[str, Any]) -> None:
         timed = {name: row[name] - zero_ns for name in ("time_ns", "answered_ns") if row.get(name)}
-        with contextlib.suppress(HarnessError):  # the recorder has reported it to the run
+        with contextlib.suppress(HarnessError):  # the recorder has reported this error to the run
             if row["kind"] == "message":
                 recorder.message(_message(row, names, topic) | timed)
             elif row["kind"] == "request":
@@ -203,6 +203,6 @@ def wire_watched(
     try:
         yield
     finally:
-        with contextlib.suppress(HarnessError):  # a closed relay reports nothing more
+        with contextlib.suppress(HarnessError):  # a closed relay reports no more rows
             network.record_requests([], "")
             network.watch(None)

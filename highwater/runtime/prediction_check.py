@@ -1,4 +1,4 @@
-"""Compares a run's verdict with the prediction from its story, release and settings."""
+"""Compare a run's verdict with the prediction for its story, release and settings."""
 
 import contextlib
 from functools import partial
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Return whether exactly the predicted records were lost, forked, or read wrongly.
+    """Return whether exactly the predicted records were lost, forked or read wrongly.
 
     Returns:
-        None without a prediction, because the run had no story. False if the run could not be
-            judged.
+        None if the run had no story, so that there is no prediction; False if the run could not be
+        judged.
     """
     plan = run.plan()
     if plan.story is None:
@@ -38,14 +38,14 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
     forked = {anomaly.offset for anomaly in verdict.anomalies if anomaly.kind == "divergence"}
     others = {(row.kind, row.value or "") for row in verdict.anomalies if row.breaks}
     others = {(kind, value) for kind, value in others if kind not in ("lost-write", "divergence")}
-    as_told = story.harm is None or others == predicted.others  # the model knows no other releases
+    as_told = story.harm is None or others == predicted.others  # the model lacks other releases
     return lost == predicted.lost and forked == predicted.forked and as_told
 
 
 def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
     """Compare a judged run with the model, and write ``analysis/model.json`` into the run.
 
-    A damaged run raises no error. The result then has the status ``unknown`` and a reason.
+    If the run is damaged, the result has the status ``unknown`` and a reason.
     """
     closed = () if verdict.complete else (OSError,)
     answer = _answer(run, verdict)
@@ -60,12 +60,15 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     from highwater.checkers.model.protocol.rules_by_release import RELEASES  # noqa: PLC0415
 
     if not verdict.complete:
-        # Almost every rule relies on events that did *not* happen: a send without a record, a
-        # truncation that no broker logged. Rows that cannot be read would look the same.
+        # Almost every rule relies on events that did *not* happen, such as a send without a record,
+        # or a truncation that no broker logged. Rows that cannot be read would look the same.
         why = "The run ended early" if verdict.cut else "Some of the run's files cannot be read"
-        return _not_known(run, verdict, f"{why}, and the model judges complete runs only.")
+        return _not_known(run, verdict, f"{why}, but the model explains complete runs only.")
     if not run.disks_here or not run.anomalies.exists():
-        why = "The run is on remote storage, and too large to be copied here for the model."
+        why = (
+            "The run is on remote storage, and too large to be copied to this machine for the "
+            "model."
+        )
         return _not_known(run, verdict, why)
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)
@@ -110,7 +113,7 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 
 
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
-    """Return a function from rules to the outcome of the plan's script; None without a script."""
+    """Return a function from rules to the outcome of the plan's script; None without one."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import predict  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Preflight check: raise an error for a plan that cannot be executed, before the run starts."""
+"""The preflight check: raise an error before the run if its plan cannot be executed."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise an error for a plan that cannot be executed.
+    """Raise an error if a plan cannot be executed.
 
     Raises:
         UsageError: the plan cannot be executed; the error names the option and the alternatives.
@@ -71,13 +71,13 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
     resolved(program.command)
     if program.out == plan.topic.name:
         raise UsageError(
-            f"the program cannot read and write {program.out}", hint="Name two topics."
+            f"the program cannot both read and write {program.out}", hint="Name two topics."
         )
     for topic in filter(None, (plan.topic.name, program.out)):
         if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
             raise UsageError(
-                f"{topic!r} is no name of a topic",
-                hint="Letters, digits, dots, _ and - are possible.",
+                f"{topic!r} is not a valid topic name",
+                hint="Use letters, digits, dots, _ and -.",
             )
     names = expression(program.match)
     if program.when:
@@ -87,7 +87,8 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
     for variable in program.env:
         if not _VARIABLE.match(variable):
             raise UsageError(
-                f"--env {variable!r} sets no variable", hint="Write --env BROKERS={bootstrap}."
+                f"--env {variable!r} does not set a variable",
+                hint="Write --env BROKERS={bootstrap}.",
             )
 
 
@@ -96,8 +97,8 @@ def _check_feed(plan: Plan, program: ProgramPlan, names: Expression) -> None:
     refused = plan.client != LIBRDKAFKA or workload.producers != 1
     if refused or workload.transactions or workload.churn_s:
         raise UsageError(
-            "--feed needs one producer of librdkafka, without transactions",
-            hint="Leave out --feed, or the settings of clients.",
+            "--feed needs one producer, of librdkafka and without transactions",
+            hint="Leave out --feed, or the client settings.",
         )
     read_feed(program.feed, names)
 
@@ -110,15 +111,16 @@ def _check_external(plan: Plan) -> None:
         )
     workload = plan.workload
     refused = {
-        "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
-        "the broker settings belong to the cluster's owner": bool(plan.broker_config),
-        "only its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
-        "the wire is between nodes that Highwater starts": plan.wire or plan.wire_clients,
-        "controllers and ZooKeepers belong to the cluster's owner": plan.controllers != 1,
-        "its brokers belong to the cluster's owner": (
+        "a story needs its own broker settings": plan.story is not None
+        or plan.schedule is not None,
+        "the cluster's owner decides the broker settings": bool(plan.broker_config),
+        "only the cluster's owner upgrades it": bool(plan.to or plan.protocol or plan.format),
+        "the relay works only between nodes that Highwater starts": plan.wire or plan.wire_clients,
+        "the cluster's owner runs its controllers and ZooKeepers": plan.controllers != 1,
+        "the cluster's owner runs its brokers": (
             plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
         ),
-        "groups and transactions write to Kafka's own topics": bool(
+        "groups and transactions write to Kafka's internal topics": bool(
             workload.transactions or workload.transform or workload.members
         ),
         f"the inventory has {len(plan.external.brokers)} brokers": (
@@ -128,8 +130,8 @@ def _check_external(plan: Plan) -> None:
     for why, requested in refused.items():
         if requested:
             raise UsageError(
-                f"that is not available on a cluster of your own: {why}",
-                hint="docs/external.md says what is available.",
+                f"this option is not available on your own cluster: {why}",
+                hint="docs/external.md lists the available options.",
             )
 
 
@@ -153,34 +155,34 @@ def _check_limits(plan: Plan) -> None:
 
 
 def check_controllers(count: int) -> None:
-    """Raise an error for a wrong number of controllers or ZooKeepers.
+    """Raise an error if the number of controllers or ZooKeepers is wrong.
 
     Raises:
-        UsageError: the number is wrong; the error names the possible numbers.
+        UsageError: the number is wrong; the message names the possible numbers.
     """
     least, most = limits.CONTROLLERS
     if not least <= count <= most:
         raise limits.out_of_range(count, least, most, "controllers")
     if count % 2 == 0:
         raise UsageError(
-            f"{count} controllers tolerate no more failures than {count - 1}",
+            f"{count} controllers tolerate only as many failures as {count - 1}",
             hint="Use an odd number: 1, 3 or 5.",
         )
 
 
 def _check_nodes(plan: Plan, kafka: Release) -> None:
-    """Raise an error for node properties that the driver or the release does not support."""
+    """Raise an error if the driver or the release does not support an option for nodes."""
     if plan.trace_flushes and plan.driver != "local":
         raise UsageError(
-            "--trace-flushes traces processes of this machine, and not containers",
+            "--trace-flushes traces processes of this machine, not containers",
             hint="Use --cluster local.",
         )
     if plan.trace_flushes and shutil.which(STRACE) is None:
-        raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
+        raise UsageError("--trace-flushes needs strace", hint="Install strace (on Linux).")
     if plan.racks and kafka.number < _FOLLOWERS_SERVE:
         raise UsageError(
-            f"readers of Kafka {kafka.name} fetch from leaders alone",
-            hint="Readers use racks since 2.4 (KIP-392): leave --racks out.",
+            f"with Kafka {kafka.name}, readers fetch only from leaders",
+            hint="Readers use racks since 2.4 (KIP-392). Leave --racks out.",
         )
     if plan.log_dirs > 1:
         _check_log_dirs(plan)
@@ -191,7 +193,7 @@ def _check_nodes(plan: Plan, kafka: Release) -> None:
 def _check_remote_tier(plan: Plan, kafka: Release) -> None:
     if plan.driver != "local":
         raise UsageError(
-            "containers share no folder that could be the remote tier", hint="Use --cluster local."
+            "containers have no common directory for the remote tier", hint="Use --cluster local."
         )
     if not remote_storage_jars(kafka):
         raise UsageError(
@@ -207,18 +209,20 @@ def _check_remote_tier(plan: Plan, kafka: Release) -> None:
 def _check_log_dirs(plan: Plan) -> None:
     if plan.driver != "local":
         raise UsageError(
-            "a container has one log directory", hint="Use --cluster local with --log-dirs."
+            "a container has only one log directory", hint="Use --cluster local with --log-dirs."
         )
     if plan.story is not None or plan.schedule is not None:
         raise UsageError(
-            "a story expects the files of its replicas in one log directory",
+            "a story needs all replicas of a broker in one log directory",
             hint="Leave --log-dirs out, or use a nemesis.",
         )
 
 
 def _check_schedule(plan: Plan) -> None:
     if plan.story is not None and plan.nemesis:
-        raise UsageError("a run has a story or a nemesis, not both", hint="Leave one of them out.")
+        raise UsageError(
+            "a run has a story or a nemesis, not both", hint="Leave out the story or the nemesis."
+        )
     if plan.schedule is not None and (plan.story or plan.nemesis or plan.steps):
         raise UsageError("a replay has neither a story nor a nemesis", hint="Leave it out.")
     if plan.steps and (plan.story or plan.nemesis):
@@ -238,22 +242,24 @@ def _check_story(plan: Plan, story: Story) -> None:
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
     if plan.brokers < story.brokers:
         raise UsageError(
-            f"the story {story.name} needs {story.brokers} brokers: one is only the controller",
+            f"the story {story.name} needs {story.brokers} brokers: one of them is only the "
+            "controller",
             hint=f"Use --brokers {story.brokers}.",
         )
     if reason := story.why_not(release(plan.kafka)):
         raise UsageError(
-            f"the story {story.name} cannot be played on Kafka {plan.kafka}: {reason}",
+            f"the story {story.name} cannot run on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
     if story.needs.clocks and (reason := broker_clock.why_not()):
         raise UsageError(
-            f"the story {story.name} moves clocks, which {reason}", hint="Choose another story."
+            f"the story {story.name} changes clocks, which {reason}", hint="Choose another story."
         )
     if plan.topic.min_insync_replicas > story.min_isr_most:
         raise UsageError(
-            "a story leaves one replica alive, which must accept records alone",
-            hint=f"Use --min-isr {story.min_isr_most}; a nemesis takes any.",
+            "a story leaves only one replica alive, which must accept records alone",
+            hint=f"Use --min-isr {story.min_isr_most}, or a nemesis, which works with any "
+            "--min-isr.",
         )
     if plan.controllers > 1 and story.needs.one_controller:
         raise UsageError(
@@ -262,8 +268,8 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.topic.added != story.needs.added or plan.topic.partitions <= story.needs.added:
         raise UsageError(
-            f"the story {story.name} adds {story.needs.added} of its topic's partitions,"
-            f" and the topic is to have {plan.topic.partitions}, {plan.topic.added} of them added",
+            f"the story {story.name} adds {story.needs.added} of its topic's partitions, but the "
+            f"plan has {plan.topic.partitions} partitions, {plan.topic.added} of them added",
             hint="Leave --partitions out.",
         )
     if plan.topic.partitions < story.needs.all_partitions:
@@ -273,7 +279,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.workload.producers:
         raise UsageError(
-            "a story sends every record itself, and knows the offset of each",
+            "a story sends every record itself, because it must know the offset of each",
             hint="Leave --producers out, or use a nemesis.",
         )
 
@@ -283,7 +289,8 @@ def _check_nemesis(plan: Plan) -> None:
         spec = FaultSpec.of(word)
         if spec.fault.needs == MESSAGE:
             raise UsageError(
-                f"{spec.fault.name} is not drawn at random: it needs a message",
+                f"a random schedule cannot have {spec.fault.name}, because the fault needs a "
+                "message",
                 hint="Use --message 'hold EndTxn …', or a step with a message (docs/wire.md).",
             )
         spec.require(plan, release(plan.kafka))
@@ -303,7 +310,7 @@ def _check_client(plan: Plan, kafka: Release) -> None:
     workload = plan.workload
     if workload.compression not in kafka.compressions:
         raise UsageError(
-            f"Kafka {kafka.name} has no compression {workload.compression!r}",
+            f"Kafka {kafka.name} does not support compression {workload.compression!r}",
             hint=nearest(workload.compression, kafka.compressions),
         )
     _check_transactions(plan, kafka)
@@ -312,7 +319,8 @@ def _check_client(plan: Plan, kafka: Release) -> None:
     _check_reader_library(plan)
     if workload.idempotence and not kafka.idempotence:
         raise UsageError(
-            f"Kafka {kafka.name} has no idempotent producer", hint="It came with 0.11.0."
+            f"Kafka {kafka.name} does not support idempotent producers",
+            hint="They came with 0.11.0.",
         )
     if workload.idempotence and workload.acks != "all":
         raise UsageError("the idempotent producer needs acks=all", hint="Add --acks all.")
@@ -321,15 +329,16 @@ def _check_client(plan: Plan, kafka: Release) -> None:
 
 
 def check_group_protocol(protocol: GroupProtocol, kafka: Release) -> None:
-    """Raise an error for the consumer group protocol (KIP-848) on brokers without it.
+    """Raise an error if the brokers do not support the chosen group protocol (KIP-848).
 
     Raises:
-        UsageError: the brokers do not have it. The error names the first release that does.
+        UsageError: the brokers do not support it; the hint names the first release with support.
     """
     if protocol == CONSUMER and kafka.number < CONSUMER_SINCE:
         raise UsageError(
-            f"brokers of Kafka {kafka.name} do not have the consumer group protocol",
-            hint="It came with 4.0 (KIP-848): use --group-protocol classic, or a later release.",
+            f"brokers of Kafka {kafka.name} do not support the consumer group protocol",
+            hint="It came with Kafka 4.0 (KIP-848). Use --group-protocol classic, or a later "
+            "release.",
         )
 
 
@@ -338,7 +347,7 @@ def _check_groups(plan: Plan, kafka: Release) -> None:
     check_group_protocol(workload.group_protocol, kafka)
     if workload.group_protocol == CONSUMER and plan.protocol:
         raise UsageError(
-            f"brokers that speak {plan.protocol} may not have the consumer group protocol",
+            f"brokers with protocol {plan.protocol} may not support the consumer group protocol",
             hint="Leave --protocol out, or use --group-protocol classic.",
         )
     if workload.share:
@@ -350,8 +359,8 @@ def _check_groups(plan: Plan, kafka: Release) -> None:
 def _check_share_group(plan: Plan, kafka: Release) -> None:
     if kafka.number < SHARE_SINCE or plan.protocol:
         raise UsageError(
-            f"brokers of Kafka {plan.software} have no share groups",
-            hint="They came with 4.1 (KIP-932).",
+            f"brokers of Kafka {plan.software} do not support share groups",
+            hint="Share groups came with Kafka 4.1 (KIP-932).",
         )
     choice = read_client(plan.reader_client, plan.played_on)
     if why := choice.why_not_sharing(kafka):
@@ -362,57 +371,56 @@ def _check_share_group(plan: Plan, kafka: Release) -> None:
 
 
 def _check_library(plan: Plan) -> None:
-    """Raise an error for a producers' library that has no effect, or lacks these brokers."""
+    """Raise an error if the producers' library is useless in the plan, or lacks a feature."""
     choice = read_client(plan.client, plan.played_on)
     needs = NOTHING if plan.story is None else find_story(plan.story).needs
     if needs.java and not choice.is_java:
         raise UsageError(
-            f"the story {plan.story} needs Kafka's own producer", hint="Use --client java."
+            f"the story {plan.story} needs Kafka's Java producer", hint="Use --client java."
         )
     if needs.waits_for_all and plan.workload.acks != "all":
-        raise UsageError(
-            f"the story {plan.story} waits for all in-sync replicas", hint="Use --acks all."
-        )
+        raise UsageError(f"the story {plan.story} needs acks=all", hint="Use --acks all.")
     if choice.library == LIBRDKAFKA:
         return
     codec, no_member = plan.workload.compression, choice.why_no_member(CLASSIC)
     refused = {
-        "client settings of an external cluster are those of librdkafka": plan.external is not None,
+        "client settings of an external cluster are settings of librdkafka": plan.external
+        is not None,
         f"{choice.title} do not read in transactions: {no_member}": (
             plan.workload.transform and bool(no_member)
         ),
-        f"{choice.title} have no transactions": (
+        f"{choice.title} do not support transactions": (
             plan.workload.transactions and not choice.idempotence
         ),
-        f"{choice.title} have no idempotent producer": (
+        f"{choice.title} do not support idempotent producers": (
             plan.workload.idempotence and not choice.idempotence
         ),
-        f"{choice.title} have no compression {codec}": not choice.compresses(codec),
+        f"{choice.title} do not support compression {codec}": not choice.compresses(codec),
         **_no_program(choice),
     }
     _refuse(plan, choice, refused, option=f"--client {plan.client}")
 
 
 def _no_program(choice: ClientChoice) -> dict[str, bool]:
-    """Return why a driver cannot be started, and whether this is true."""
+    """Return a reason why a driver cannot be started, and whether it applies."""
     missing = bool(choice.command) and shutil.which(choice.command[0]) is None
-    return {f"there is no executable program {''.join(choice.command[:1])}": missing}
+    return {f"{''.join(choice.command[:1])} is not an executable program": missing}
 
 
 def _check_reader_library(plan: Plan) -> None:
-    """Raise an error for a readers' library that has no effect, or lacks these brokers."""
+    """Raise an error if the readers' library is useless in the plan, or lacks a feature."""
     choice, workload = read_client(plan.reader_client, plan.played_on), plan.workload
     if choice.library == LIBRDKAFKA:
         return
     codec = workload.compression
     no_member = choice.why_no_member(workload.group_protocol)
     refused = {
-        "there are no readers": not (workload.consumers + workload.members or plan.external),
-        "client settings of an external cluster are those of librdkafka": (
+        "the run has no readers": not (workload.consumers + workload.members or plan.external),
+        "client settings of an external cluster are settings of librdkafka": (
             plan.external is not None and choice.library != KAFKA_PYTHON
         ),
         "only librdkafka reports the broker from which a reader fetches": plan.racks > 0,
-        f"{choice.title} have no compression {codec}": not choice.compresses(codec),
+        f"{choice.title} do not support compression {codec}": not choice.compresses(codec),
         **_no_program(choice),
         f"{choice.title} cannot be members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)
@@ -422,9 +430,9 @@ def _check_reader_library(plan: Plan) -> None:
 
 
 def _refuse(plan: Plan, choice: ClientChoice, refused: dict[str, bool], *, option: str) -> None:
-    """Raise an error for the first reason that applies, or if the library lacks the brokers."""
+    """Raise an error for the first reason that applies, or for unsupported brokers."""
     mute = {
-        f"{choice.title} cannot speak to {brokers}: {why}": True
+        f"{choice.title} cannot connect to {brokers}: {why}": True
         for brokers in (plan.kafka, *plan.to)
         if (why := choice.why_not(release(brokers)))
     }
@@ -447,11 +455,11 @@ def _check_keys(plan: Plan, kafka: Release) -> None:
         "a tombstone's name is in its timestamp, which only librdkafka sends": (
             read_client(plan.client, plan.played_on).library != LIBRDKAFKA
         ),
-        f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,
-        f"the format of {plan.format} has no timestamps": bool(
+        f"Kafka {kafka.name} does not store timestamps": kafka.number < TIMESTAMPS,
+        f"the message format of {plan.format} has no timestamps": bool(
             plan.format and tuple(map(int, plan.format.split(".")[:2])) < TIMESTAMPS
         ),
-        "the cluster's topic would not be compacted": (
+        "the topic on this cluster would not be compacted": (
             "compact" not in plan.topic.config.get("cleanup.policy", "")
         ),
     }
@@ -466,9 +474,11 @@ def _check_transactions(plan: Plan, kafka: Release) -> None:
     if workload.transform and not workload.transactions:
         raise UsageError("--transform needs transactions", hint="Add --transactions.")
     if workload.transactions and not kafka.idempotence:
-        raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
+        raise UsageError(
+            f"Kafka {kafka.name} does not support transactions", hint="They came with 0.11.0."
+        )
     if by_story and not workload.transactions:
-        raise UsageError(f"the story {plan.story} needs transactions", hint="Add them.")
+        raise UsageError(f"the story {plan.story} needs transactions", hint="Add --transactions.")
     has_own = by_story or is_transaction_replay(plan)
     if workload.transactions and not workload.producers and not has_own:
         raise UsageError("transactions need producers", hint="Use --producers 3 and a nemesis.")

@@ -1,9 +1,9 @@
-"""Request the states of coordinators after they had to load their logs again.
+"""Request the state of coordinators after they have loaded their logs again.
 
-A coordinator responds from memory while it leads its partition. After a move of the leadership, it
-must load the partition's log. So at the end of a random run the harness moves the leadership of all
-coordinators' partitions, and then requests their states. The judge compares the responses with the
-logs on the disks.
+A coordinator responds from memory while it leads its partition. A broker that becomes coordinator
+must load the partition's log. So at the end of a random run the harness moves the leadership of the
+coordinators' partitions, and then requests the coordinators' state. The checkers compare the
+responses with the logs on disk.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class _Coordinators(NamedTuple):
 
 
 def asks_coordinators(plan: Plan) -> bool:
-    """Return whether a run ends with these requests: random runs on brokers of our own do."""
+    """Return whether a run ends with these requests: random runs on Highwater's brokers do."""
     workload = plan.workload
     used = workload.transactions or workload.subscribe or workload.share
     if not used or plan.story or plan.schedule or plan.program or plan.external:
@@ -49,11 +49,11 @@ def ask_coordinators(
     share_group: str,
     ask_group: Callable[[], None],
 ) -> None:
-    """Move the coordinators that a run has used, and record their states afterwards.
+    """Move the coordinators that a run has used; then request and record their state.
 
     Args:
         share_group: the name of the run's share group.
-        ask_group: requests the offsets of the run's group.
+        ask_group: requests and records the offsets of the run's group.
 
     Raises:
         HarnessError: a coordinator could not be moved, or did not respond in time.
@@ -73,7 +73,7 @@ def ask_coordinators(
 
 
 def _move(coordinators: _Coordinators, topic: str) -> None:
-    """Move the leader of a coordinators' topic to another member of the ISR."""
+    """Move leadership of a coordinator's partition to another member of the ISR."""
     others = await_condition(
         lambda: _others(coordinators, topic),
         bool,
@@ -94,10 +94,10 @@ def _ask(
     topic: str,
     look: Callable[[int], tuple[dict[str, object], ...]],
 ) -> None:
-    """Repeat a request until the responses and the log stay the same; record the responses.
+    """Repeat a request until responses and log no longer change; record the last responses.
 
     Args:
-        look: returns rows of ``ANSWERS`` from a leader of the topic.
+        look: requests rows of the table ``ANSWERS`` from the topic's leader.
     """
     _, _, probe, recorder = coordinators
 
@@ -129,7 +129,7 @@ def _transactions(probe: Probe, leader: int) -> tuple[dict[str, object], ...]:
 
 
 def _starts(coordinators: _Coordinators, group: str) -> tuple[dict[str, object], ...]:
-    """Request the start offsets from the group's coordinator, which loads them."""
+    """Request a share group's start offsets, so that its coordinator loads them."""
     plan, _, probe, _ = coordinators
     numbers = range(plan.topic.partitions)
     leader = probe.partition(_GROUPS, 0).leader

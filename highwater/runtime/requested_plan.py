@@ -1,4 +1,4 @@
-"""Make the plan of a run: from its story or from random faults, with the given settings."""
+"""Make the plan of a run from its story or its random faults, with the given settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.programs.run_records import write_feed
 
 _OF_STORIES = ("duration", "record_bytes")
-"""Settings that a story sets itself."""
+"""Settings that a story decides."""
 
 _OF_APPS: Final = Plan(
     kafka=MODERN,
@@ -26,23 +26,23 @@ _OF_APPS: Final = Plan(
     duration_s=40.0,
     wire_clients=True,
 )
-"""The default faults for programs. Kills find most mistakes, and each other fault finds mistakes
-that kills do not find (docs/results.md). After a cut or a pause the group continues at once. For a
-killed member it may wait until the session timeout."""
+"""The default faults for programs. Kills find most mistakes of programs; each other fault finds
+mistakes that kills do not find (docs/results.md). The weights allow for the group's wait after a
+fault: for a killed member it may wait until the session timeout."""
 
 _OF_OWN_BROKERS: Final = frozenset({"app-cut", "app-refuse-outputs"})
-"""The default faults that need the relay, or that change a setting of a topic."""
+"""Default faults that need the relay, or that change a topic's settings."""
 
 
 def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Plan:
     """Return the plan of a run from its settings.
 
     Args:
-        given: settings by their names, as typed or as values; ``kafka`` is one of them.
-        base: the plan with all other settings; None for the plan of the story, or of random faults.
+        given: settings by name, as text or as values; ``kafka`` is required.
+        base: a plan with the other settings; None: the story's plan, or a plan of random faults.
 
     Raises:
-        UsageError: there is no such story, or a value does not fit its setting.
+        UsageError: the story does not exist, or a value does not fit its setting.
     """
     name = given.get("story") or (base and base.story)
     story = find_story(str(name)) if name else None
@@ -75,14 +75,14 @@ def requested_app(
     """Return the plan of a run with a program under test.
 
     Args:
-        given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
+        given: settings of ``Plan`` and of ``ProgramPlan`` by name, as text or as values.
         topic: the program's input topic; None for ``in``, or for no topic if only ``out`` is given.
         out: the program's output topic; None for ``out``, or for no topic if only ``topic`` is
             given.
 
     Raises:
         UsageError: a value does not fit its setting, or the run in ``feed`` has no records.
-        StoreError: the directory in ``feed`` is no run.
+        StoreError: the directory in ``feed`` is no run directory.
     """
     of_program = {name: value for name, value in given.items() if name in options_of(ProgramPlan)}
     plan = with_options(

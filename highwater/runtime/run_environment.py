@@ -1,4 +1,4 @@
-"""The versions and the machine of a run, which are recorded with its results."""
+"""The software versions and the machine of a run, which are recorded with its results."""
 
 import platform
 import subprocess
@@ -21,9 +21,9 @@ def describe(
     """Return the versions and addresses of the cluster and of the harness.
 
     Args:
-        started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
-        outside: whether the cluster is external, and its jars are not Highwater's.
-        tiered: whether its brokers have a remote tier.
+        started_at_ns: wall clock at time 0 of the history, in nanoseconds since the Unix epoch.
+        outside: whether the cluster is external, so that its jars are not from Highwater.
+        tiered: whether the brokers have a remote tier.
     """
     return Environment(
         started_at_ns=started_at_ns,
@@ -54,7 +54,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """Return the git commit of this code; None for an installed package."""
+    """Return the git commit of Highwater's code; None for an installed package."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None

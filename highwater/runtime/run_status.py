@@ -1,6 +1,6 @@
 """The progress and the problems of a run.
 
-``status.json`` in its directory, lines in the terminal.
+They are in ``status.json`` in the run directory, and on the terminal.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from highwater.runtime.workload import Counts
 FULL_DISK_BYTES: Final = 1 << 20
 
 Progress = Callable[[str], None]
-"""A callback with a short text about the step that begins. The last call has ``frozen``."""
+"""A callback that is called with a short text about each new step; the last text is ``frozen``."""
 
 
 class ProgressLine:
-    """Records the nemesis's faults, and formats a line about the run's progress."""
+    """Records faults, and formats a line about the run's progress."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -38,13 +38,13 @@ class ProgressLine:
         self._recorder.fault(name, phase, says, broker, **fields)
 
     def line(self, counts: Counts) -> str:
-        """Return a line with the number of records so far by outcome, and the last fault."""
+        """Return a line with the numbers of acknowledged and read records, and the last fault."""
         numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
         return f"{numbers}; {self._last}" if self._last else numbers
 
 
 class StatusKeeper:
-    """Writes ``status.json``, and reports the progress of a run."""
+    """Writes a run's ``status.json``, and reports the run's progress."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         self._run = run
@@ -53,7 +53,7 @@ class StatusKeeper:
         self._started = time.monotonic()
 
     def phase(self, phase: Phase, **facts: object) -> None:
-        """Begin a new phase; ``facts`` are other fields of the status."""
+        """Begin a new phase; ``facts`` are more fields of the status."""
         self._write(phase=phase, **facts)
         self._progress(phase)
 
@@ -68,18 +68,18 @@ class StatusKeeper:
             self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
-        """Record the partitions in which the final read ended at an open transaction."""
+        """Record where the final read ended at an open transaction, by partition."""
         if ends:
             self._write(standing=tuple(ends))
 
     def explain(self, causes: Sequence[str]) -> None:
-        """Add possible causes if the run has problems. A cause alone is no problem."""
+        """If the run has problems, add possible causes; without a problem do nothing."""
         if self._status.problems:
             self.add(causes)
 
     @contextlib.contextmanager
     def problems(self, *kinds: type[HighwaterError]) -> Iterator[None]:
-        """Convert errors of these classes, raised in the block, to problems of the run."""
+        """Record errors of these classes in the ``with`` block as problems of the run."""
         try:
             yield
         except kinds as error:
@@ -91,7 +91,7 @@ class StatusKeeper:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Record why a run ended early, if the disk has space for it."""
+        """Record why a run ended early, if the disk has enough space."""
         if error is None:
             return
         self._blame_full_disk(error)
@@ -108,7 +108,7 @@ class StatusKeeper:
             shutil.disk_usage(self._run.path).free < FULL_DISK_BYTES
         ):
             error.message = f"no space left on the disk of {self._run.path}: {error.message}"
-            error.hint = "Free room or choose another folder with --store."
+            error.hint = "Free disk space, or choose another folder with --store."
 
     def _write(self, **changes: object) -> None:
         seconds = round(time.monotonic() - self._started, 3)

@@ -1,4 +1,4 @@
-"""Perform one run from its plan to frozen replicas, on a new or a running cluster."""
+"""Perform one run, from its plan to the copy of its replicas, on a new or a running cluster."""
 
 import contextlib
 import functools
@@ -58,7 +58,8 @@ from highwater.runtime.workload import RunningWorkload, share_group
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
-"""The final read may take ``READ_LIMIT_S``, and another second for each ``READS_PER_S`` records."""
+"""The time limit of the final read is ``READ_LIMIT_S``, and a second more for each ``READS_PER_S``
+records."""
 
 
 def execute(
@@ -66,8 +67,8 @@ def execute(
 ) -> Run:
     """Execute the plan on real brokers, and leave a run directory that can be judged.
 
-    A failed step of the schedule or of the final read becomes a problem in ``status.json`` and
-    makes the verdict ``unknown``. Even after an error, every broker is ended, and all recorded data
+    If a step of the schedule or the final read fails, ``status.json`` gets a problem, and the
+    verdict will be ``unknown``. Even after an error, every broker is stopped, and all recorded data
     remains.
     """
     check_plan(plan)
@@ -82,8 +83,7 @@ def execute(
 def boot(plan: Plan, directory: Path) -> Cluster:
     """Start the cluster of a plan below ``directory``, or connect to an external cluster.
 
-    The function first downloads the libraries of the clients, so that a missing library is an early
-    error.
+    The function first downloads the client libraries, so that a missing library is an early error.
     """
     download_libraries(plan)
     if plan.external is not None:
@@ -102,7 +102,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
 
 
 def node_options(plan: Plan) -> NodeOptions:
-    """Return the properties of nodes that a plan needs."""
+    """Return the options of nodes that a plan needs."""
     return NodeOptions(
         trace_flushes=plan.trace_flushes,
         log_dirs=plan.log_dirs,
@@ -127,9 +127,10 @@ def conduct(
     """Execute a plan on a running cluster, and complete its run directory.
 
     Args:
-        run: the run directory of the plan, to which everything is recorded.
-        cluster: a cluster with all brokers running, without a topic of the plan's name.
-        keep: called after the final read; writes ``replicas/`` and ``logs/`` into the run.
+        run: the run, in whose directory everything is recorded.
+        cluster: a cluster whose brokers all run, and which has no topic with the plan's topic name.
+        keep: called after the final read; copies ``replicas/`` and ``logs/`` into the run
+            directory.
     """
     with contextlib.ExitStack() as stack:
         if plan.story:
@@ -193,7 +194,7 @@ def _checks(
     fault_log: ProgressLine,
     progress: Progress,
 ) -> tuple[Callable[[], None], ...]:
-    """Return the checks to repeat during a run: no part has failed; the progress is shown."""
+    """Return functions to call during a run: they raise a failed part's error, show progress."""
     return (
         *(part.check for part in (observer, workload, program) if part is not None),
         lambda: progress(fault_log.line(workload.counts())),
@@ -213,7 +214,7 @@ def _write_environment(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> 
 
 
 def _name_libraries(run: Run, workload: RunningWorkload) -> None:
-    """Add the libraries that client drivers have reported to the run's environment."""
+    """Write the library names that client drivers have reported to the run's environment."""
     if workload.libraries:
         libraries = tuple(sorted(workload.libraries))
         run.write_struct("environment.json", replace(run.environment(), libraries=libraries))
@@ -244,7 +245,7 @@ def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> Runn
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:
-    """Add the brokers' log lines, and convert the recorded streams to tables for the judge."""
+    """Add the brokers' log lines, and convert the recorded streams to tables for the checkers."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
     recorder.log_lines(lines)
     keeper.explain(endings(lines))
@@ -257,8 +258,8 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
     """Create the topic, without the partitions that a story adds later.
 
     Returns:
-        The replicas of every partition, the preferred leader first, and the number of partitions
-            now.
+        The replicas of every partition, with the preferred leader first, and the present number of
+        partitions.
     """
     assignment, present = (
         _assignment(plan, cluster, probe),
@@ -284,7 +285,7 @@ def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
 
 
 def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
-    """Execute the schedule. If that is not possible, add a problem to the run."""
+    """Execute the schedule; if the brokers do not follow it, add a problem to the run."""
     with keeper.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
         script = find_script(plan)
         if script is not None:
@@ -302,7 +303,7 @@ def _heal(
 ) -> None:
     """Heal all faults; wait for the producers' last responses and for all replicas in sync."""
     keeper.phase("healing")
-    with keeper.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
+    with keeper.problems(WaitTimeoutError, UnreachableError):  # as during the schedule
         context.nemesis.heal_all()
     keeper.add(context.nemesis.missed)
     workload.stop()
@@ -321,9 +322,9 @@ def _read(
     recorder: Recorder,
     keeper: StatusKeeper,
 ) -> None:
-    """End the program under test, write a fence to every partition, and read up to the fence.
+    """Stop the program under test, write a fence to each partition, and read up to the fences.
 
-    Then request the coordinators' states.
+    Then request the coordinators' state.
     """
     if program is not None:
         keeper.add(finish(context.plan, program, workload, recorder))
@@ -338,7 +339,7 @@ def _read(
 def _ask_coordinators(
     context: ScheduleContext, recorder: Recorder, workload: RunningWorkload
 ) -> None:
-    """Request the states of a random run's coordinators. Without a response, less is judged."""
+    """Request the coordinators' state after a random run; without a response, note this."""
     if not asks_coordinators(context.plan):
         return
     try:
@@ -348,22 +349,23 @@ def _ask_coordinators(
             ask_group=workload.ask_group,
         )
     except HarnessError as error:
-        context.note(f"a coordinator did not answer after it had been moved: {error.message}")
+        context.note(
+            f"a coordinator did not respond after its partition was moved: {error.message}"
+        )
 
 
 def _quiesce(plan: Plan, context: ScheduleContext) -> None:
     """Wait until every node runs, and all replicas are in the ISR with the same LEO.
 
-    In this state each leader has committed its complete log.
-
-    The condition does not include a follower's HW, which may be 0 after a restart, because the
-    leader's fetch session (KIP-227) sends the HW again only when it increases.
+    In this state each leader has committed its complete log. The condition ignores a follower's HW:
+    after a restart it may be 0, because the leader's fetch session (KIP-227) sends the HW again
+    only when it increases.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
     for controller in context.cluster.controllers.values():
         if controller.state == "down":
             controller.start()
-            context.note(f"controller {controller.id} had ended by itself, and was started again")
+            context.note(f"controller {controller.id} had exited by itself, and was started again")
     await_sessions(
         context.cluster,
         context.probe,

@@ -1,9 +1,10 @@
-"""The producers and consumers of a run during the faults, and the final read.
+"""The producers and consumers of a run, and its final read.
 
-Each producer is a process of the history and sends records with unique names to every partition,
-singly or in transactions. A consumer is assigned every partition, or shares them in a group. All
-clients continue during every fault: an error is recorded, but does not end the client. With churn,
-a client with a new name replaces each client after some time, in half of the cases after a crash.
+Each producer is a process in the history. It sends records with unique names to every partition,
+singly or in transactions. A consumer reads every partition, or shares the partitions in a group.
+Clients continue during faults: an error is recorded, but does not stop the client. If the plan has
+churn, a client with a new name replaces each client after some time; half of the replaced clients
+crash.
 """
 
 import contextlib
@@ -67,11 +68,11 @@ _DRAINED_S: Final = 0.5
 _LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
 _MARKERS_S: Final = 5.0
-"""The time in which a coordinator writes markers after its response to an EndTxn."""
+"""The time within which a coordinator writes markers after its response to an EndTxn."""
 
 _TIMED_OUT_S: Final = 15.0
-"""The interval at which a coordinator ends transactions after their timeout, 10 s by default
-(``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
+"""The interval at which a coordinator aborts transactions that exceed their timeout, 10 s by
+default (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
 
 
 def share_group(plan: Plan) -> str:
@@ -81,7 +82,7 @@ def share_group(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Numbers of operations for a progress line; outcomes are up to 0.2 s older than ``sent``."""
+    """Numbers of operations for a progress line; outcomes may be 0.2 s older than ``sent``."""
 
     sent: int
     ok: int
@@ -89,16 +90,16 @@ class Counts:
 
 
 def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
-    """Return the seconds for which a transaction may be open after the end of all clients.
+    """Return the longest time in seconds that a transaction may be open after all clients end.
 
-    A client that crashed leaves its transaction open until the timeout.
+    A client that crashes leaves its transaction open until the transaction's timeout.
 
     Args:
         timeout_s: ``transaction.timeout.ms`` of clients that may crash; None without such clients.
-        answered: whether every other client got a response to each EndTxn.
+        answered: whether clients that do not crash got a response to each EndTxn.
 
     Returns:
-        None if this is unknown, because the timeout of other clients is long.
+        None if a transaction may be open for the long timeout of such a client.
     """
     if not answered:
         return None
@@ -106,21 +107,21 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
 
 
 def _feed(plan: Plan) -> dict[str, bytes]:
-    """Return the user's own inputs by their names; none if Highwater generates the inputs."""
+    """Return the user's inputs by name; empty if Highwater generates the inputs."""
     if plan.program is None or not plan.program.feed:
         return {}
     return read_feed(plan.program.feed, expression(plan.program.match))
 
 
 class RunningWorkload:
-    """The clients of one run. Start and stop it, or use it as a context manager.
+    """The clients of one run, as a context manager or with ``start`` and ``close``.
 
     Args:
-        run: the run directory. Its ``logs/clients.log`` has the clients' log lines.
+        run: the run; ``logs/clients.log`` in its directory has the clients' log lines.
         access: settings that clients need for these brokers; by default the release's settings.
 
     Attributes:
-        direct: an additional client that sends to given brokers.
+        direct: an additional client that sends records to a chosen broker.
     """
 
     def __init__(
@@ -196,15 +197,15 @@ class RunningWorkload:
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
         """Start a member of a group. ``name`` ends in a number, and is its process in the history.
 
-        The member uses librdkafka, because a story needs to know from which broker a member
-        fetches. A member with automatic commits uses the library of the producers.
+        The member uses librdkafka, which reports the broker from which a member fetches. A member
+        with automatic commits uses the producers' library.
         """
         by_hand = membership.commits_every_s is None
         library = LIBRDKAFKA if by_hand else self._clients.producers
         return self._read(name, membership, READ_COMMITTED, library)
 
     def committed(self, group: str) -> Mapping[int, int | None]:
-        """Return a group's offsets by partition, with a client that does not join the group.
+        """Return a group's committed offsets by partition; the client does not join the group.
 
         Raises:
             UnreachableError: no coordinator responds.
@@ -216,7 +217,7 @@ class RunningWorkload:
         try:
             return committed_offsets(self._asking[group].committed(places, timeout=_ASK_S))
         except KafkaException as error:
-            raise UnreachableError(f"no coordinator of {group} answers: {error}") from error
+            raise UnreachableError(f"no coordinator of {group} responds: {error}") from error
 
     def share(self, name: str, group: str) -> ShareLoop:
         """Start a member of a share group; ``name`` is its process in the history."""
@@ -226,9 +227,9 @@ class RunningWorkload:
         return member
 
     def outside(self, group: str) -> object:
-        """Return the metadata with which transactions commit offsets of a group without members.
+        """Return metadata with which a transaction commits offsets of a group without members.
 
-        The harness reads the group's offsets at the end of the run.
+        At the end of the run, the harness reads the group's offsets.
         """
         self._outside.add(group)
         client = self._clients.producers.consumer(
@@ -255,7 +256,7 @@ class RunningWorkload:
         return frozenset(group.group_id for group in groups.valid)
 
     def _share(self, number: int) -> None:
-        """Start a member of the share group, which runs until the group has read all records."""
+        """Start a member of the share group; it runs until the group has read all records."""
         member = ShareMember(
             self._plan,
             self._recorder,
@@ -289,9 +290,9 @@ class RunningWorkload:
         return reader
 
     def _produce(self, name: str, index: int) -> None:
-        """Run a producer without transactions, and its successors after crashes.
+        """Run a producer without transactions, and after each crash its successor.
 
-        A producer that crashes does not wait for its responses.
+        A producer that crashes does not wait for missing responses.
         """
         plan, clock, library = self._plan, self._recorder.clock, self._clients.producers
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
@@ -331,10 +332,10 @@ class RunningWorkload:
         return 0.0 if life.crashed else self._answer_limit_s
 
     def stop(self) -> None:
-        """Stop sending and reading, and wait for missing responses.
+        """Stop sends and reads, and wait for missing responses.
 
-        Producers stay connected until ``close``. A second call does nothing. A send without a
-        response is recorded as ``info`` without a completion.
+        Producers stay connected until ``close``. A second call has no effect. If a send gets no
+        response, its outcome is recorded as ``info``, without a completion.
         """
         self._stop.set()
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
@@ -361,11 +362,11 @@ class RunningWorkload:
             )
 
     def _drain(self) -> None:
-        """Wait until the share group's members get no more records, and end the members.
+        """Wait until the share group's members receive no more records, and stop the members.
 
-        A record that a member received but did not acknowledge goes to another member when its lock
-        ends. If records are missing, the wait is longer, because a member may have to join the
-        group again.
+        If a member received a record but did not acknowledge it, another member gets the record
+        when the record's lock ends. If records are missing, the wait is longer, because a member
+        may have to join the group again.
         """
         began = time.monotonic()
         deadline = began + _DRAIN_S
@@ -390,20 +391,20 @@ class RunningWorkload:
         self._sharing = []
 
     def check(self) -> None:
-        """Raise an error if a client has ended, or if a row could not be recorded."""
+        """Raise an error if a client has failed, or if a row could not be recorded."""
         self._recorder.check()
         if self._failure is not None:
             raise HarnessError(f"a client thread failed: {self._failure!r}") from self._failure
 
     @property
     def libraries(self) -> Collection[str]:
-        """The libraries that the producers' drivers have reported so far."""
+        """The library names that the producers' drivers have reported so far."""
         return self._clients.names
 
     def counts(self) -> Counts:
         """Return the number of operations so far.
 
-        Outcomes include fences, but ``sent`` does not.
+        Outcomes include the fences (last records of each partition), but ``sent`` does not.
         """
         counts = self._recorder.counts()
         senders = [
@@ -429,13 +430,13 @@ class RunningWorkload:
                 yield name, record_value(name, self._plan.workload.record_bytes)
 
     def unfed(self) -> str:
-        """Return a sentence with the number of the user's inputs that were sent; empty for all."""
+        """Return a sentence with the number of sent user inputs; empty if all were sent."""
         fed = sum(1 for _ in self.inputs()) if self._feed else 0
         if fed == len(self._feed):
             return ""
         return (
-            f"{fed:,} of {len(self._feed):,} records were fed in this time: a higher --rate, or a"
-            " longer --for, feeds more"
+            f"{fed:,} of {len(self._feed):,} inputs were sent in this time; a higher --rate or a "
+            "longer --for sends more"
         )
 
     def warm_up(self) -> None:
@@ -443,12 +444,12 @@ class RunningWorkload:
         self._sender.warm_up(limit_s=_WARM_S)
 
     def send(self, value: str, partition: int = 0, *, limit_s: float | None = None) -> SendOutcome:
-        """Send one record as process ``story`` of the history, and wait for its outcome.
+        """Send one record as the process ``story`` of the history, and wait for its outcome.
 
         Args:
             value: the record's name, unique in this run.
-            limit_s: after this time without a response the outcome is ``info``; the default is the
-                delivery timeout. The history also has later responses.
+            limit_s: if no response comes within this time, the outcome is ``info``; by default the
+                delivery timeout. The history also gets later responses.
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
@@ -456,13 +457,13 @@ class RunningWorkload:
     def transactional(
         self, name: str, changes: Mapping[str, object] = MappingProxyType({})
     ) -> NamedTransactions:
-        """Open a client that sends single records in transactions; ``name`` is its process.
+        """Open a client that sends single records in transactions, as process ``name``.
 
         Args:
             changes: settings that override all others.
 
         Raises:
-            HarnessError: no coordinator has accepted the client in time.
+            HarnessError: no coordinator accepts the client in time.
         """
         topic, size = self._plan.topic.name, self._plan.workload.record_bytes
         settings = clients.transactional(self._plan, self._common(name), f"{topic}-{name}")
@@ -479,7 +480,7 @@ class RunningWorkload:
         return client
 
     def producer(self, name: str, settings: Mapping[str, object]) -> Sender:
-        """Open a client that sends single records without transactions; ``name`` is its process.
+        """Open a client that sends single records without transactions, as process ``name``.
 
         Args:
             settings: settings that override those of the workload's producers.
@@ -489,7 +490,7 @@ class RunningWorkload:
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Write a fence into every partition and read up to it."""
+        """Write a last record (fence) to each partition, and read all records up to it."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
         if self._plan.workload.subscribe or self._plan.program:
@@ -508,11 +509,11 @@ class RunningWorkload:
         )
 
     def ask_group(self) -> None:
-        """Record the offsets of the run's group."""
+        """Request and record the offsets of the run's group."""
         read_group_offsets(self._plan, self._recorder, self.group_reader())
 
     def group_reader(self) -> clients.Settings:
-        """Return settings of a client that reads the group's offsets without being a member."""
+        """Return settings of a client that reads the group's offsets without joining the group."""
         return clients.consumer(self._common("reader"), group=self._plan.group)
 
     def _open_s(self) -> float | None:
@@ -543,7 +544,7 @@ class RunningWorkload:
             self.close()
             return
         self._answer_limit_s = 0.0
-        with contextlib.suppress(HarnessError):  # a client hangs because the cluster is broken
+        with contextlib.suppress(HarnessError):  # a client may hang because the cluster is broken
             self.close()
 
     def _common(self, client_id: str) -> clients.Settings:

@@ -1,7 +1,7 @@
-"""Smaller plans: with fewer steps, shorter waits, and less of other settings.
+"""Generate smaller plans: with fewer steps, shorter waits, fewer clients or fewer records.
 
-All functions here are pure functions of a plan. Only a run on brokers shows whether a candidate
-reproduces the anomaly.
+All functions in this module are pure. Only a run on brokers shows whether a smaller plan reproduces
+the anomaly.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from highwater.harness.runs.steps import FaultStep, Steps, end_of, in_order
 from highwater.nemesis.faults.registry import find_fault
 
 REST_S: Final = 2.0
-"""Clients continue for at most this many seconds after the last step of a plan that is shrunk."""
+"""In a smaller plan, clients continue for at most this many seconds after the last step."""
 
 _WAITS_S: Final = (0.5, 1.0, 2.0)
 _LENGTHS_S: Final = (0.5, 1.0, 2.0, 4.0)
@@ -23,14 +23,14 @@ _RATES: Final = (10.0, 50.0, 200.0, 1000.0)
 
 
 class Candidate(NamedTuple):
-    """A smaller plan, and a phrase about the change."""
+    """A smaller plan, and a text about its difference."""
 
     says: str
     plan: Plan
 
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
-    """Return the seconds without any fault before the first step, and between steps."""
+    """Return the seconds without a fault before each step; steps that overlap have none."""
     numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:
@@ -40,7 +40,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """Return the steps with waits of at most ``most_s``. Overlapping steps still overlap."""
+    """Return the steps with waits of at most ``most_s``; overlapping steps still overlap."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):
@@ -69,7 +69,7 @@ def shorter_waits(plan: Plan) -> Iterator[Candidate]:
 
 
 def shorter_steps(plan: Plan, index: int) -> Iterator[Candidate]:
-    """Yield plans in which a step is shorter, and the steps after its end come earlier."""
+    """Yield plans in which a step is shorter, and later steps begin earlier."""
     old = plan.steps[index]
     for lasts_s in _LENGTHS_S:
         saved = old.lasts_s - lasts_s
@@ -89,10 +89,10 @@ def shorter_steps(plan: Plan, index: int) -> Iterator[Candidate]:
 
 
 def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Candidate]:
-    """Yield plans with a single partition, for each partition that had the anomaly."""
+    """Yield a plan with a single partition for each partition that had the anomaly."""
     if plan.topic.partitions > 1:
         for partition in partitions:
-            yield Candidate(f"partition {partition} alone", alone(plan, partition))
+            yield Candidate(f"only partition {partition}", alone(plan, partition))
 
 
 def fewer_clients() -> tuple[Callable[[Plan], Iterator[Candidate]], ...]:
@@ -110,13 +110,13 @@ def _no_reader(plan: Plan) -> Iterator[Candidate]:
     work = plan.workload
     if work.consumers + work.members and len(work.isolation) == 1:
         fewer = replace(work, consumers=0, subscribe=0, share=0, group_protocol=CLASSIC)
-        yield Candidate("no readers but the final read", replace(plan, workload=fewer))
+        yield Candidate("no readers except the final read", replace(plan, workload=fewer))
 
 
 def _no_churn(plan: Plan) -> Iterator[Candidate]:
     if plan.workload.churn_s:
         stay = replace(plan.workload, churn_s=0.0)
-        yield Candidate("no churn of clients", replace(plan, workload=stay))
+        yield Candidate("no replacement of clients", replace(plan, workload=stay))
 
 
 def _one_instance(plan: Plan) -> Iterator[Candidate]:
@@ -142,10 +142,11 @@ def no_rest(plan: Plan) -> Iterator[Candidate]:
 
 
 def alone(plan: Plan, partition: int) -> Plan:
-    """Return the plan with only this partition, which becomes partition 0.
+    """Return the plan with only one partition, which becomes partition 0.
 
-    The first replica of partition p is on the p-th broker. So broker ids are rotated by p, and the
-    steps still hit the partition's first leader.
+    The first replica of partition p is on the p-th broker, but that of partition 0 on the first
+    broker. So broker ids in steps are rotated by p, and the steps still hit the partition's first
+    leader.
     """
 
     def renamed(target: str) -> str:

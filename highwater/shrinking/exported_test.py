@@ -1,4 +1,4 @@
-"""A plan in short form: as JSON without default values, and as a pytest test."""
+"""Write a plan in a short form: as JSON without default values, or as a pytest test."""
 
 from typing import Any, Final
 
@@ -41,9 +41,9 @@ def brief_json(plan: Plan) -> bytes:
 
 
 def _brief(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
-    """Return a value as builtins.
+    """Convert a value to Python's built-in types.
 
-    Of a struct, return only the fields that differ from the defaults.
+    Of a struct, only the fields that differ from their defaults remain.
     """
     if isinstance(value, tuple):
         return [_brief(item) for item in value]
@@ -62,7 +62,7 @@ def _made(factory: Any) -> Any:  # noqa: ANN401 - msgspec's mark for none, or a 
 
 
 def module_of(plan: Plan, goal: Goal, hits: int, runs: int) -> str:
-    """Return a module with one test, which fails when the plan reproduces the anomaly."""
+    """Return a Python module with one test, which fails if the plan reproduces the anomaly."""
     faults = [step.fault for step in plan.steps]
     return _TEST.format(
         kafka=plan.kafka,

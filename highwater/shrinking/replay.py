@@ -1,4 +1,4 @@
-"""Replay the executed steps of a run, or a plan from a file, on new brokers."""
+"""Repeat the executed steps of a run, or a plan from a file, on new brokers."""
 
 from pathlib import Path
 
@@ -18,9 +18,8 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
     """Return a plan that repeats a run, or the plan of a file.
 
     Args:
-        name: a run of the store, a run directory, or the file of a plan.
-        by: whether the steps of a run target roles or broker ids; a plan in a file names its
-            targets.
+        name: name of a run in the store, or path of a run directory or a plan file.
+        by: whether repeated steps of a run hit roles or broker ids; a plan file names its targets.
     """
     file = next((path for path in (Path(name), store.root / name) if path.is_file()), None)
     replayed = read_plan(file) if file else as_taken(store.open(name), by=by)
@@ -31,16 +30,17 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
 
 def refuse_external(plan: Plan) -> None:
-    """Raise an error for an external cluster, which the user confirmed for one run only."""
+    """Raise an error for an external cluster, because the user confirmed it for one run only."""
     if plan.external is not None:
         raise UsageError(
-            f"cluster {plan.external.cluster_id} is external, and was confirmed for one run only",
+            f"cluster {plan.external.cluster_id} is external, and you confirmed it for one run "
+            "only",
             hint="Repeat the run from its seed, and confirm: highwater run --inventory …",
         )
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan from a file, as TOML if that is its suffix, else as JSON."""
+    """Read a plan from a file: as TOML if its suffix is .toml, else as JSON."""
     try:
         text = path.read_bytes()
         if path.suffix == ".toml":
@@ -50,15 +50,16 @@ def read_plan(path: Path) -> Plan:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.MsgspecError, StoreError) as error:
         raise UsageError(
-            f"{path} holds no plan: {getattr(error, 'message', error)}",
-            hint="Name a run's plan.json, or the output of highwater shrink (docs/schedules.md).",
+            f"{path} is no plan: {getattr(error, 'message', error)}",
+            hint="Name a run's plan.json, or the plan.json of highwater shrink "
+            "(docs/schedules.md).",
         ) from error
 
 
 def as_taken(run: Run, *, by: By) -> Plan:
-    """Return a run's plan with the steps that it executed.
+    """Return a run's plan with the steps that the run executed.
 
-    The plan of a story or of a model's schedule is returned unchanged.
+    The plan of a story, or of a schedule from the model, is returned unchanged.
     """
     plan = run.plan()
     if plan.story is not None or plan.schedule is not None:
@@ -75,7 +76,7 @@ def perform(
     spark: SparkOptions = HERE,
     progress: Progress = lambda *_: None,
 ) -> list[JudgedRun]:
-    """Perform a plan ``repeat`` times, on one warm cluster with a topic for each run, and judge."""
+    """Perform a plan ``repeat`` times on one cluster, with a new topic each time, and judge."""
     check_plan(plan)
     happens = f"{plan.kafka} {plan.happens}"
     runs = [

@@ -1,12 +1,12 @@
-"""Find the smallest plan that reproduces a run's anomaly: first reduce faults, then the rest.
+"""Find the smallest plan that reproduces a run's anomaly: reduce faults, then the rest.
 
-Every candidate is run on real brokers, and the outcome depends on chance: a schedule that lost a
-record once may lose none the next time. So a plan is run up to ``HitThreshold.tries`` times and
-accepted when ``HitThreshold.hits`` runs have the anomaly. With 1 of 3, a plan with the anomaly in
-half of its runs is accepted in 7 of 8 cases, and a plan without it is never accepted. A plan with
-fewer faults may have the anomaly more rarely. A plan with shorter faults or fewer records may not,
-so it needs one more hit. At the end, the smallest plan is run again to measure how often it has the
-anomaly.
+Every smaller plan runs on real brokers, and the outcome depends on chance: a schedule that lost a
+record once may lose none the next time. So a plan runs up to ``HitThreshold.tries`` times, and it
+is accepted if ``HitThreshold.hits`` runs have the anomaly (hits). With 1 hit in 3 tries, a plan
+that shows the anomaly in half of its runs is accepted in 7 of 8 cases; a plan that never shows it
+is never accepted. A plan with fewer faults may show the anomaly more rarely. A plan with shorter
+faults or fewer records should not, so it needs one more hit. At the end, the smallest plan runs
+again several times, to measure how often it has the anomaly.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """Tries smaller and smaller plans, and stores the best one.
+    """Tries smaller and smaller plans, and stores the best plan.
 
     Attributes:
         best: the smallest plan that had the anomaly.
@@ -75,7 +75,7 @@ class Search:
         return "smallest"
 
     def confirm(self, times: int) -> tuple[int, int]:
-        """Run the best plan some more times; return the number of hits and of runs."""
+        """Run the best plan some more times; return the numbers of hits and of runs."""
         self.trials.progress(f"counting how many of {times} runs have the anomaly")
         try:
             return len(self.trials.run(self.best, times)), times
@@ -96,7 +96,7 @@ class Search:
 
         ddmin(
             plan.steps, still
-        )  # each accepted plan is smaller than the one before, and so the best
+        )  # each accepted plan is smaller than the one before, so it is the best
 
     def _go_through(
         self, smaller: Callable[[Plan], Iterator[Candidate]], rule: HitThreshold | None = None
@@ -106,7 +106,7 @@ class Search:
     def _holds(self, candidate: Candidate, rule: HitThreshold | None = None) -> bool:
         try:
             check_plan(candidate.plan)
-        except UsageError:  # steps that moved closer together overlap now
+        except UsageError:  # steps that moved closer together may overlap now
             return False
         attempt = self.trials.holds(candidate.plan, candidate.says, rule=rule)
         if attempt.holds:

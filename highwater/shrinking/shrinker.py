@@ -1,4 +1,4 @@
-"""Shrink a run to the smallest plan with the same anomaly, and report the reduction."""
+"""Shrink a run: find the smallest plan with the same anomaly, and report the reduction."""
 
 import tempfile
 import time
@@ -29,7 +29,7 @@ _NAMED: Final = 3
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a plan: its faults, their seconds, and the records that one of its runs sent."""
+    """The size of a plan: its number of faults, their seconds, and the records of one run."""
 
     faults: int
     seconds: float
@@ -54,11 +54,12 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of shrinking, stored as ``shrunk.json``.
 
     Attributes:
-        ended: smallest: no part can be removed; time, interrupted: the best plan so far;
-            not-reproduced: even the complete plan did not have the anomaly again.
-        hits: runs of the plan that had the anomaly.
-        runs: runs of the plan that were counted after the search had found the plan.
-        ran: number of all runs in this invocation.
+        ended: ``smallest``: no part can be removed; ``time`` and ``interrupted``: the plan is the
+            best so far; ``not-reproduced``: the anomaly did not happen again, even with the
+            complete plan.
+        hits: number of counted runs of the plan that had the anomaly.
+        runs: number of runs of the plan after the search, which were counted.
+        ran: number of all runs of this invocation.
     """
 
     schema: int = 1
@@ -79,8 +80,8 @@ class Effort:
     """The limits of shrinking.
 
     Attributes:
-        rule: the number of hits that a plan needs to be accepted.
-        counts: number of extra runs of the smallest plan, to measure how often it has the
+        rule: the number of runs with the anomaly that a plan needs to be accepted.
+        counts: number of additional runs of the smallest plan, which measure how often it has the
             anomaly.
     """
 
@@ -105,7 +106,7 @@ def shrink_run(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Find the smallest plan with the same anomaly as a judged run, by ``shrink``."""
+    """Find the smallest plan with the same anomaly as a judged run; see ``shrink``."""
     verdict = run.verdict()
     plan = as_taken(run, by=by)
     _require_steps(plan, Store(run.path.parent))
@@ -132,11 +133,12 @@ def shrink(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Make a plan of steps as small as possible.
+    """Make a plan with steps as small as possible.
 
-    All runs use the same brokers and the same Spark session. The function writes ``plan.json`` to
-    ``folder`` when a smaller plan was found, and ``shrunk.json`` and a test at the end. A later
-    call resumes from ``attempts.jsonl``. After Ctrl-C the search ends with the best plan so far.
+    All runs use the same brokers and the same Spark session. When the search has found a smaller
+    plan, it writes ``plan.json`` to ``folder``; at the end it also writes ``shrunk.json`` and a
+    test. A later call continues from ``attempts.jsonl``. After Ctrl-C the search ends with the best
+    plan so far.
     """
     _require_steps(plan)
     began = time.monotonic()
@@ -186,7 +188,7 @@ def _require_steps(plan: Plan, store: Store | None = None) -> None:
         made = "which highwater run --nemesis kill,pause makes"
         hint = f"such as {' or '.join(names)}" if names else made
         raise UsageError(
-            "a story is a script, and no part of a script can be removed",
+            "a story is one script, from which no part can be removed",
             hint=f"Name a run of random faults, {hint}.",
         )
     refuse_external(plan)

@@ -1,7 +1,7 @@
-"""Test whether a plan has the anomaly: run it a few times, and judge the runs.
+"""Test whether a plan has the anomaly: run the plan a few times, and judge the runs.
 
-``attempts.jsonl`` has a line for each plan that was tried. A search that resumes after an
-interruption tries the same plans in the same order, and reads the first results from this file.
+``attempts.jsonl`` has a line for each plan that was tried. After an interruption, the search tries
+the same plans in the same order, and reads known results from this file.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ from highwater.runtime.cluster_pool import ClusterPool
 
 _GRAVITY: Final = {severity: rank for rank, severity in enumerate(Severity)}
 _FAILURES_MOST: Final = 3
-"""After this many consecutive failures of the harness, the machine is assumed to be the cause."""
+"""The number of consecutive harness failures after which the machine is assumed to be the cause."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict and the anomalies that a run must have.
+    """The verdict and the anomalies that a run must have to count as a hit.
 
     Attributes:
         kinds: anomaly kinds; a run needs at least one anomaly of each.
@@ -44,10 +44,10 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
-        """Return a judged run's verdict and the kind of its worst anomaly.
+        """Return the goal with a run's verdict and anomaly kinds, by default its worst kind.
 
-        Anomalies that break a guarantee come first, then the order of ``checkers.catalogue``
-        decides. A run that is invalid only because it exceeded a limit has no such anomaly.
+        Anomalies that break a guarantee are worst; the order of ``checkers.catalogue`` decides
+        among them. A run that is invalid only because it exceeded a limit has no such anomaly.
         """
         all_names = all_kinds()
         for name in kinds:
@@ -82,9 +82,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     """A plan that was tried.
 
     Attributes:
-        key: hash of plan, goal and threshold.
-        holds: whether the hits were enough.
-        sent: records that the last run with the anomaly sent; 0 without such a run.
+        key: hash of the plan, the goal and the threshold.
+        holds: whether enough runs had the anomaly.
+        sent: number of records that the last run with the anomaly sent; 0 without such a run.
     """
 
     number: int
@@ -104,24 +104,24 @@ class TimeIsUpError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitThreshold:
-    """The hits that a plan needs to be accepted: at least ``hits`` in at most ``tries`` runs."""
+    """The threshold for a plan: at least ``hits`` of at most ``tries`` runs have the anomaly."""
 
     tries: int = 3
     hits: int = 1
 
     def decided(self, runs: int, hits: int) -> bool:
-        """Return whether the result is certain, so that more runs cannot change it."""
+        """Return whether the result is certain: more runs could not change it."""
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
     def stricter(self) -> "HitThreshold":
-        """The threshold with one more hit, but never more than ``tries``."""
+        """Return the threshold with one more hit, but at most ``tries``."""
         return replace(self, hits=min(self.tries, self.hits + 1))
 
 
 @dataclass(slots=True, kw_only=True)
 class Trials:
-    """Tries plans. Not thread-safe.
+    """Tests plans by runs. The class is not thread-safe.
 
     Attributes:
         folder: the directory with ``attempts.jsonl``, and in ``runs`` the runs of the last accepted
@@ -152,10 +152,10 @@ class Trials:
         return self.folder / "attempts.jsonl"
 
     def holds(self, plan: Plan, says: str, *, rule: HitThreshold | None = None) -> Attempt:
-        """Run a plan until it is accepted or rejected.
+        """Run a plan until the plan is accepted or rejected.
 
         Raises:
-            TimeIsUpError: the time limit was reached before the plan was decided.
+            TimeIsUpError: the time limit was reached before the result was certain.
             HarnessError: several runs in a row could not be performed.
         """
         rule = rule or self.rule
@@ -176,7 +176,7 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """Run a plan in at most two groups: the fewest runs that may be enough, then the rest."""
+        """Run a plan in two groups at most: the fewest runs that may be enough, then the rest."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
@@ -185,7 +185,7 @@ class Trials:
             judged += self.run(plan, batch)
             runs, batch = runs + batch, rule.tries - runs - batch
         holds = len(judged) >= rule.hits
-        if holds:  # runs of plans that were accepted earlier are no longer needed
+        if holds:  # runs of earlier accepted plans are no longer needed
             self._remove({*Store(self.folder / "runs").names()} - {run.name for run, _ in judged})
         return Attempt(
             number=0,
@@ -200,7 +200,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return the hits with their verdicts; delete other runs."""
+        """Run a plan ``times`` times; return the hits and their verdicts; delete other runs."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:

@@ -1,1 +1,1 @@
-"""The parts of the pytest plugin; tests import ``highwater.pytest_plugin``."""
+"""The parts of the pytest plugin, which ``highwater.pytest_plugin`` uses."""

@@ -1,4 +1,4 @@
-"""A user's program that is run and judged from Python, and the fixture ``kafka_app``."""
+"""Run and judge a user's program from Python: the class ``App`` and the fixture ``kafka_app``."""
 
 import shlex
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ class App:
 
     Args:
         command: the program and its arguments, as words or as one line.
-        words: ``topic`` and ``out``, the topics that the program reads and writes, and any other
-            option of ``highwater app`` about a plan, as ``instances=3``,
-            ``guarantee="exactly-once"`` or ``duration="60s"``.
+        words: options of ``highwater app`` about a plan: ``topic`` and ``out``, which the program
+            reads and writes, and others such as ``instances=3``, ``guarantee="exactly-once"`` or
+            ``duration="60s"``.
 
     Attributes:
-        plan: the plan of the program's run; ``perform`` accepts it, too.
+        plan: the plan of the program's run, which ``perform`` also accepts.
 
     Raises:
-        UsageError: there is no such argument, or a value does not fit its setting.
+        UsageError: an argument does not exist, or a value does not fit its setting.
     """
 
     def __init__(self, command: str | Sequence[str], **words: Any) -> None:  # noqa: ANN401 - of each setting's type
@@ -39,7 +39,7 @@ class App:
         arguments = [*_TOPICS, *options_of(Plan), *options_of(ProgramPlan)]
         if unknown := [word for word in words if word not in arguments]:
             raise UsageError(
-                f"a program's run has no argument {unknown[0]!r}",
+                f"App has no argument {unknown[0]!r}",
                 hint=nearest(unknown[0], arguments),
             )
         topics = {name: words.pop(name, None) for name in _TOPICS}
@@ -53,7 +53,7 @@ class App:
         """Run the program under faults, and judge the outcomes of its inputs.
 
         Raises:
-            UsageError: the plan cannot be executed. Nothing was started.
+            UsageError: the plan cannot be executed; nothing was started.
             HarnessError: the run could not continue.
         """
         from highwater.api import perform  # noqa: PLC0415 - imports Spark
@@ -76,13 +76,13 @@ class KafkaApp(CaseRuns):
 
         Args:
             command: the program and its arguments, as words or as one line.
-            words: the arguments of ``App``. By default they are those of the test's case.
-            check: whether a broken guarantee fails the test. Without it the result is returned.
+            words: arguments of ``App``; defaults come from the test's release and settings.
+            check: whether a broken guarantee fails the test; if False, the result is returned.
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
-            CannotJudge: the verdict is ``unknown``; an error of the test even without ``check``.
-            HighwaterError: the harness failed; an error of the test, too.
+            CannotJudge: the verdict is ``unknown``; the test has an error even without ``check``.
+            HighwaterError: the harness failed; the test has an error even without ``check``.
         """
         __tracebackhide__ = True
         return self.judged(

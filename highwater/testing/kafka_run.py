@@ -1,4 +1,4 @@
-"""Runs for the case of a test: the fixture ``kafka_run``, and code shared with ``kafka_app``."""
+"""The fixture ``kafka_run``, and code that it shares with the fixture ``kafka_app``."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class CaseRuns:
-    """Performs runs for the case of a test, and judges them.
+    """Performs and judges runs for a test's case (its release and settings).
 
     Args:
-        case: the release and the settings of the test's case.
+        case: the release and the settings of the test.
         laboratory: returns the session's laboratory, which is created at its first use.
-        note: gets every judged run.
+        note: called with every judged run.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class CaseRuns:
         try:
             result = Result(self._laboratory().perform(plan()))
         except HighwaterError as error:
-            raise error.with_traceback(None) from None  # its message says it all
+            raise error.with_traceback(None) from None  # the message says everything
         self._note(result)
         if check:
             result.assert_as_promised()
@@ -48,7 +48,7 @@ class CaseRuns:
 
 
 class KafkaRun(CaseRuns):
-    """Performs runs on real brokers, and judges them. Each test has one, and may call it often."""
+    """Performs runs on real brokers, and judges them. A test may call this object several times."""
 
     def __call__(
         self,
@@ -60,25 +60,25 @@ class KafkaRun(CaseRuns):
         """Perform a run and judge it.
 
         Args:
-            plan: a plan to perform unchanged; or use ``words``.
-            words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and every
-                other option of ``highwater run`` about a plan, as ``min_isr=2`` or
-                ``wire_clients=True``. By default they are those of the test's case.
-            check: whether a broken guarantee fails the test. Without it the result is returned.
+            plan: a plan to perform unchanged; or None, and ``words`` describe the plan.
+            words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and any
+                other option of ``highwater run`` about a plan, such as ``min_isr=2`` or
+                ``wire_clients=True``. Defaults come from the test's release and settings.
+            check: whether a broken guarantee fails the test; if False, the result is returned.
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
-            CannotJudge: the verdict is ``unknown``; an error of the test even without ``check``.
-            HighwaterError: the harness failed; an error of the test, too.
+            CannotJudge: the verdict is ``unknown``; the test has an error even without ``check``.
+            HighwaterError: the harness failed; the test has an error even without ``check``.
         """
         __tracebackhide__ = True
         return self.judged(lambda: self._ready(plan, words), check=check)
 
     def plan(self, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's type
-        """Return the plan of a run for this case; change it with ``msgspec.structs.replace``.
+        """Return the plan of a run for this test; ``msgspec.structs.replace`` can change the plan.
 
         Raises:
-            UsageError: no story or nemesis is named, or the name is unknown.
+            UsageError: no story or nemesis is named, or a name is unknown.
         """
         return make(self.case, **words)
 
@@ -87,7 +87,7 @@ class KafkaRun(CaseRuns):
             return self.plan(**words)
         if words:
             raise UsageError(
-                f"kafka_run got both a plan and {', '.join(words)}",
+                f"kafka_run accepts a plan or {', '.join(words)}, not both",
                 hint="Put the settings into the plan: kafka_run(kafka_run.plan(…)).",
             )
         case = self.case
@@ -95,13 +95,13 @@ class KafkaRun(CaseRuns):
             raise UsageError(
                 f"the plan is for Kafka {plan.kafka} on {plan.driver}, but this test runs for Kafka"
                 f" {case.kafka} on {case.driver}",
-                hint="Make it with kafka_run.plan(…), or from the fixture highwater_case.",
+                hint="Make the plan with kafka_run.plan(…), or from the fixture highwater_case.",
             )
         return plan
 
 
 def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's type
-    """Return the plan of a run for a case."""
+    """Return the plan of a run for a test's release and settings."""
     from highwater.nemesis.stories.registry import STORIES  # noqa: PLC0415 - imports brokers' clients
     from highwater.runtime.requested_plan import requested_plan  # noqa: PLC0415 - as well
 
@@ -113,7 +113,7 @@ def make(case: Case, **words: Any) -> Plan:  # noqa: ANN401 - of each setting's 
         )
     if "story" not in words and "nemesis" not in words:
         raise UsageError(
-            "kafka_run has neither a story nor a nemesis",
+            "kafka_run needs a story or a nemesis",
             hint=f'Write kafka_run(nemesis="kill,pause"), or name a story. {nearest("", STORIES)}',
         )
     return requested_plan({**case.settings, **words})

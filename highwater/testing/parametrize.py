@@ -1,4 +1,4 @@
-"""Cases of a test marked ``kafka``: one for every combination of release and settings."""
+"""Cases of a test with the marker ``kafka``: one for each combination of release and settings."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -20,10 +20,10 @@ _DEFAULTS: Final[Mapping[str, object]] = {"acks": "all", "min_isr": 1, "unclean"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionChoice:
-    """The choice of the command line and the ini file for a whole session.
+    """The releases, the driver and the store that the command line or ini file chose.
 
     Attributes:
-        only: releases on the command line, to which all tests are limited; None for no limit.
+        only: releases from the command line, to which all tests are limited; None for no limit.
     """
 
     kafka: tuple[str, ...]
@@ -34,14 +34,14 @@ class SessionChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One release and one set of settings for which a test runs; the fixture ``highwater_case``.
+    """One release and its settings for which a test runs; the fixture ``highwater_case``.
 
     Attributes:
-        kafka: catalogue name of the release.
+        kafka: name of the release in the catalogue.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
-        id: the case in the test's name.
-        left_out: why this session skips the case; empty if it does not.
+        id: the name of the case in the test's id.
+        left_out: why this session skips the case; empty if it runs the case.
     """
 
     kafka: str
@@ -59,17 +59,17 @@ class Case:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings of a plan that the case determines, by name."""
+        """Return the plan settings that the case determines, by name."""
         decided = {name: getattr(self, name) for name in ("kafka", *_DEFAULTS)}
         return {"cluster": self.driver} | decided
 
 
 def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) -> SessionChoice:
-    """Check and return the choices of a session.
+    """Check the choices of a session, and return them.
 
     Args:
         kafka: releases from the ini file; empty means the sample.
-        only: releases from the command line; None if it names none.
+        only: releases from the command line; None if the command line names none.
         driver: the cluster driver; empty means local processes.
     """
     return SessionChoice(
@@ -81,7 +81,7 @@ def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) ->
 
 
 def releases(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Return each catalogue name once for a list of names, ``all`` and ``sample``, with commas."""
+    """Return the releases in a comma-separated text, which may contain ``all`` or ``sample``."""
     words = text.split(",") if isinstance(text, str) else list(text)
     groups: dict[str, Iterable[str]] = {"all": CATALOGUE, "sample": SAMPLE}
     names: dict[str, None] = {}
@@ -101,14 +101,14 @@ def _driver(name: str) -> str:
 
 
 def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
-    """Return every case of a test, in the order of its marker's releases and settings.
+    """Return every case of a test, in the order of the marker's releases and settings.
 
-    A marker that names releases is limited to the releases on the command line. Its other cases are
-    skipped, with a reason. A marker that names no release gets the releases on the command line, or
-    else those of the ini file.
+    If the marker names releases, the cases whose release the command line leaves out are skipped
+    with a reason. If the marker names no release, the test runs for the releases of the command
+    line, or else of the ini file.
 
     Args:
-        settings: ``acks``, ``min_isr`` and ``unclean``, each one value or several.
+        settings: ``acks``, ``min_isr`` and ``unclean``; each is one value or several values.
     """
     kafkas = releases(named) if named else (choice.only or choice.kafka)
     values = {name: _values(name, settings.get(name, [])) for name in {**_DEFAULTS, **settings}}
@@ -151,7 +151,7 @@ def _values(name: str, given: object) -> list[object]:
     if name == "unclean" and all(isinstance(value, bool) for value in many):
         return many
     if name in _DEFAULTS:
-        raise UsageError(f"the marker kafka has {name}={given!r}", hint=_HINTS[name])
+        raise UsageError(f"the marker kafka has a wrong value: {name}={given!r}", hint=_HINTS[name])
     raise UsageError(f"the marker kafka has no argument {name!r}", hint=nearest(name, _DEFAULTS))
 
 

@@ -1,4 +1,4 @@
-"""The result of a run that a test gets, and the exceptions that the result's assertions raise."""
+"""The result that a test gets from a run, and the exceptions of its assertions."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from highwater.harness.runs.plan import Plan
     from highwater.harness.runs.verdict import Anomaly
 
-_SHOWN_MAX: Final = 3  # most anomalies that a failure shows; the report has all
+_SHOWN_MAX: Final = 3  # the greatest number of anomalies in a failure's message; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
-    """A guarantee of the settings was broken. The test fails, although the harness worked.
+    """The run broke a guarantee of its settings; the test fails, although the harness worked.
 
     Attributes:
         result: the judged run.
@@ -28,7 +28,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - for the same reason
-    """The run contradicts the rules of the release, or differs from their prediction.
+    """A finding does not follow from the release's rules, or the run differs from their prediction.
 
     Attributes:
         result: the judged run.
@@ -56,13 +56,13 @@ class Result:
 
     Attributes:
         verdict: ``valid``, ``invalid``, or ``unknown``.
-        headline: the finding in one sentence with denominators.
+        headline: the verdict in one sentence, with the numbers of records.
         lost: number of lost acknowledged records.
         acknowledged: number of acknowledged records.
-        inputs: for a program under test, the number of inputs processed ``once``, and by kind the
-            numbers of lost, doubled or not reached ones; empty if not known.
-        anomalies: all anomalies. Those that break a guarantee come first.
-        model: the reference model's explanation of the run; None without one.
+        inputs: for a program under test, the numbers of inputs that were processed ``once``, lost,
+            doubled or not reached, by this word; empty if unknown.
+        anomalies: all anomalies; those that break a guarantee come first.
+        model: the reference model's explanation of the run; None if it has none.
         plan: the plan of the run; ``plan.command()`` repeats the run.
     """
 
@@ -84,9 +84,9 @@ class Result:
 
     @property
     def as_predicted(self) -> bool | None:
-        """True if exactly the records that the release's rules predict were lost and forked.
+        """Return whether exactly the records were lost and forked that the release's rules predict.
 
-        None without a prediction, as for a random nemesis.
+        The result is None without a prediction, as for a random nemesis.
         """
         from highwater.runtime.prediction_check import as_predicted  # noqa: PLC0415 - imports brokers' clients
 
@@ -94,14 +94,14 @@ class Result:
 
     @property
     def tables(self) -> "StoredRun":
-        """The stored run: its tables as pandas or Spark, and the whole verdict."""
+        """The stored run, with its tables as pandas or Spark data and the complete verdict."""
         from highwater.api import StoredRun  # noqa: PLC0415 - imports Spark
 
         return StoredRun(self._judged.run)
 
     @property
     def where(self) -> str:
-        """Two lines: the path of the report, and the command that repeats the run."""
+        """The path of the report, and the command that repeats the run, in two lines."""
         return f"report: {self.report}\nrepeat: {self.plan.command()}"
 
     def assert_as_promised(self) -> None:
@@ -121,7 +121,7 @@ class Result:
             raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:
-        """Fail unless exactly these acknowledged records were lost, whether guaranteed or not.
+        """Fail unless exactly these acknowledged records were lost, guaranteed or not.
 
         Args:
             values: ids of records, such as ``m3``, which most stories lose.
@@ -140,13 +140,13 @@ class Result:
             )
 
     def assert_none(self, *kinds: str) -> None:
-        """Fail if there is an anomaly of one of these kinds, guaranteed or not.
+        """Fail if the run has an anomaly of one of these kinds, even if no guarantee was broken.
 
         Args:
             kinds: kinds of anomaly such as ``lost-write``; docs/checkers.md lists all kinds.
 
         Raises:
-            AssertionError: there is such an anomaly; the message describes it.
+            AssertionError: the run has such an anomaly; the message describes it.
             CannotJudge: the verdict is ``unknown``.
         """
         __tracebackhide__ = True
@@ -155,12 +155,12 @@ class Result:
             raise AssertionError("\n".join([self.headline, *_sentences(anomalies), self.where]))
 
     def assert_explained(self) -> None:
-        """Fail unless the model explains the complete run, and its predictions came true.
+        """Fail unless the model explains the complete run, and the run ended as predicted.
 
         A loss that a release's rules cause is explained, even if it breaks a guarantee.
 
         Raises:
-            Unexplained: a finding does not follow from the rules, or was not reproduced.
+            Unexplained: a finding does not follow from the rules, or a prediction was wrong.
             CannotJudge: the verdict or the model's status is ``unknown``.
         """
         __tracebackhide__ = True
@@ -169,7 +169,7 @@ class Result:
         self.assert_judged()
         model = self.model
         if model is None or model.status == "unknown":
-            why = sentence(model) if model else "it was not asked."
+            why = sentence(model) if model else "it has no explanation by the model."
             raise CannotJudge(f"the model cannot explain the run: {why}", self)
         if model.status not in GOOD:
             strange = sentences(
@@ -185,14 +185,14 @@ class Result:
         return [] if model is None else [f"model: {WORDS[model.status]}. {sentence(model)}"]
 
     def assert_judged(self) -> None:
-        """Raise CannotJudge if the verdict is ``unknown``, which is never a pass."""
+        """Raise CannotJudge if the verdict is ``unknown``, because a test must not pass then."""
         __tracebackhide__ = True
         if self.verdict == "unknown":
             reasons = " ".join(self._judged.verdict.reasons) or self.headline
             raise CannotJudge(f"the run could not be judged: {reasons}", self)
 
     def row(self) -> dict[str, str]:
-        """Return the run as properties of its test, for the JUnit report and the summary."""
+        """Return facts of the run as properties of its test, for JUnit and the summary."""
         plan = self.plan
         return {
             "kafka": plan.kafka,

@@ -1,4 +1,4 @@
-"""The resources of a test session: running clusters, one Spark session, and a store of runs."""
+"""The resources of a test session: clusters, one Spark session, and a store of runs."""
 
 import contextlib
 import tempfile
@@ -19,16 +19,17 @@ from highwater.runtime.preflight import check_plan
 from highwater.testing.parametrize import Case
 
 BROKERS: Final = 3
-_WARM: Final = 2  # clusters of one release: a story may need its own broker settings
+_WARM: Final = 2  # clusters of one release, because a story may need its own broker settings
 
 
 class Laboratory:
-    """Performs plans and provides clusters, as a context manager. It is not thread-safe.
+    """A context manager that performs plans and provides clusters. It is not thread-safe.
 
-    Only clusters of one release and driver run at the same time; tests are sorted accordingly.
+    Only clusters of one release and driver run at the same time, so tests are sorted by release and
+    driver.
 
     Args:
-        say: gets a few words about a slow step before the first result.
+        say: called with a text about a slow step before the first result.
     """
 
     def __init__(
@@ -50,13 +51,13 @@ class Laboratory:
         self._clear()
 
     def perform(self, plan: Plan) -> JudgedRun:
-        """Run a plan on real brokers and judge it; Spark starts while the first brokers boot."""
+        """Perform a plan on brokers and judge the run; Spark starts with the first brokers."""
         check_plan(plan)
         with _quiet():
             if self._spark is None:
                 self._say(
-                    f"Spark starts, and the first brokers of Kafka {plan.kafka} boot; the first"
-                    " time on a machine their jars are downloaded"
+                    f"Spark and the first brokers of Kafka {plan.kafka} start; the first time on "
+                    "a machine, Highwater downloads the brokers' jars"
                 )
                 self._spark = SparkStarter()
             self._turn_to(plan.kafka, plan.driver)
@@ -67,14 +68,14 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """Return a healthy cluster of three brokers: the previous test's, unless it is broken."""
+        """Return a healthy cluster of three brokers, if possible the previous test's."""
         with _quiet():
             self._turn_to(case.kafka, case.driver)
             if self._cluster is not None and not is_whole(self._cluster):
                 self._cluster.close()
                 self._cluster = None
             if self._cluster is None:
-                self._say(f"{BROKERS} brokers of Kafka {case.kafka} boot")
+                self._say(f"{BROKERS} brokers of Kafka {case.kafka} start")
                 self._cluster = self._boot(case)
         return self._cluster
 
@@ -104,7 +105,7 @@ class Laboratory:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide warnings of Highwater's libraries from tests in which warnings are errors."""
+    """Hide warnings of Highwater's libraries, because pytest may treat them as errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,1 +1,1 @@
-"""The faults, family by family, and the registry that finds a fault by its name."""
+"""The faults, one module for each family, and the registry that finds a fault by its name."""

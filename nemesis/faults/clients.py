@@ -1,7 +1,8 @@
 """Faults between clients and brokers: a client is isolated or slow, or responses are lost.
 
-The relay (docs/wire.md) makes these faults. Clients connect through the relay if the run has this
-option. The target is a named client, or one of the connected clients.
+The relay, a proxy between clients and brokers (docs/wire.md), injects these faults. Clients connect
+through it if the run has the option ``--wire-clients``. The target is a named client, or a random
+client among the connected ones.
 """
 
 from collections.abc import Iterator
@@ -36,8 +37,8 @@ LATE_S: Final = 0.5
 _PRODUCES: Final = 6
 _FIRST_MOST: Final = 12
 _TIMES_MOST: Final = 3
-"""The limits of the rules that ``refuse-requests`` draws for Produce: their number, the first
-request to which a rule applies, and the number of requests to which it applies."""
+"""Limits for the random Produce rules of ``refuse-requests``: the number of rules, the first
+request of a rule, and the number of requests that a rule refuses."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -58,7 +59,7 @@ def slow_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("lose-answers", at="client", needs=CLIENTS)
 def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let a client's requests arrive, but lose every response."""
+    """Forward a client's requests, but drop every response to the client."""
     network, client = _client(cluster, target)
     with answers_lost(network, client):
         yield f"{client} gets no response to its requests"
@@ -66,7 +67,7 @@ def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("repeat-requests", at="client", needs=CLIENTS)
 def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of a client arrive twice, as if the client retried."""
+    """Send every request of a client twice, as if the client retried."""
     network, client = _client(cluster, target)
     with client_requests(network, client, target, "repeat"):
         yield f"requests of {client} arrive twice"
@@ -74,7 +75,7 @@ def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str
 
 @aimed("delay-requests", at="client", needs=CLIENTS)
 def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of a client arrive half a second late, even if the client has ended."""
+    """Delay every request of a client by half a second; it arrives even if the client has ended."""
     network, client = _client(cluster, target)
     with client_requests(network, client, target, "delay", delay_s=LATE_S):
         yield f"requests of {client} arrive {LATE_S:g} s late"
@@ -82,10 +83,10 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
 
 @aimed("misroute-client", at="client", needs=CLIENTS)
 def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Direct a client's connections for one broker to another, as if its address was reused."""
+    """Connect a client to another broker than it addresses, as if an address was reused."""
     network, client = _client(cluster, target)
     if len(network.brokers) == 1:
-        raise NothingDoneError("there is no other broker")
+        raise NothingDoneError("the cluster has only one broker")
     broker, other = Random(target.choice).sample(sorted(network.brokers), 2)  # noqa: S311
     links = out_of(client_name(client), [broker])
     reset = RelayRule(kind="reset", links=links)
@@ -114,7 +115,7 @@ def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 
 def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
-    """Draw an error for each kind of request, and several for Produce, the most frequent one."""
+    """Draw a random error for each kind of request, and several errors for Produce requests."""
     dice = Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
     rules = []
     for api in (*LEGAL, *[PRODUCE] * (_PRODUCES - 1)):
@@ -137,29 +138,32 @@ def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
 
 
 def release(messages: CaughtMessages, target: FaultTarget) -> None:
-    """End a rule, and record the reason."""
+    """End the relay's rule for these messages, and record why it ended."""
     messages.release("healing" if target.healing() else "schedule")
 
 
 def _network(cluster: Cluster) -> Network:
     if cluster.network is None:
-        raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
+        raise HarnessError(
+            "this cluster runs without the relay, which clients must pass",
+            hint="Add --wire-clients.",
+        )
     return cluster.network
 
 
 def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
-    """Return the wire and the target client, which is named or connected."""
+    """Return the relay and the target client: the named client, or a connected client."""
     network = _network(cluster)
     if target.client:
         return network, target.client
     clients = network.clients()
     if not clients:
-        raise NothingDoneError("no client is connected through the wire")
+        raise NothingDoneError("no client is connected through the relay")
     return network, clients[int(target.choice * len(clients))]
 
 
 def client_links(network: Network, kind: Kind, client: str) -> AbstractContextManager[None]:
-    """Cut or slow the links between a client and every broker during the block."""
+    """Block or delay messages between a client and every broker during the ``with`` block."""
     links = between([client_name(client)], network.brokers)
     if kind == "slow":
         return network.under(RelayRule(kind=kind, links=links, delay_s=DELAY_S, jitter_s=JITTER_S))
@@ -167,7 +171,7 @@ def client_links(network: Network, kind: Kind, client: str) -> AbstractContextMa
 
 
 def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
-    """Lose every response to a client during the block."""
+    """Drop every response to a client during the ``with`` block."""
     links = into(client_name(client), network.brokers)
     return network.under(RelayRule(kind="cut", links=links))
 
@@ -176,7 +180,7 @@ def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
 def client_requests(
     network: Network, client: str, target: FaultTarget, action: Action, *, delay_s: float = 0.0
 ) -> Iterator[None]:
-    """Hold, drop, repeat or delay every request of a client during the block."""
+    """Hold, drop, repeat or delay every request of a client during the ``with`` block."""
     rule = MessageRule(action=action, source=client_name(client), times=0, delay_s=delay_s)
     messages = network.catch(rule)
     try:

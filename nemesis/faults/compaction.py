@@ -1,9 +1,9 @@
 """Faults of compaction: a broker crashes while its cleaner writes or replaces segments.
 
-The cleaner copies the remaining records to ``.cleaned`` files, and renames these files to
+The log cleaner copies the records that it keeps to ``.cleaned`` files, and renames these files to
 ``.swap``. Then it renames the old segments to ``.deleted``, and the new segments to their final
-names. A broker that crashed in between completes or repeats this work when it loads the log
-(LogLoader, before 3.0 Log).
+names. If the broker crashes between these steps, it completes or repeats them at its next start
+(class LogLoader, before 3.0 Log).
 """
 
 import time
@@ -29,13 +29,13 @@ def cleaner_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         left = Counter(suffix for name in _files(target, aim) if (suffix := Path(name).suffix))
         there = [f"{left[suffix]} {suffix}" for suffix in (*_SUFFIXES, ".deleted") if left[suffix]]
         what = ", ".join(there) or "no"
-        yield f"broker {target.id} is killed while it cleans; it left {what} files"
+        yield f"broker {target.id} is killed while its log cleaner runs; it left {what} files"
     finally:
         target.start()
 
 
 def _await_cleaning(target: Broker, aim: FaultTarget, suffix: str) -> None:
-    """Wait for a file with this suffix, which exists for about a millisecond.
+    """Wait until the cleaner creates a file with this suffix; the file exists about a millisecond.
 
     Raises:
         NothingDoneError: the cleaner wrote no such file.
@@ -49,7 +49,7 @@ def _await_cleaning(target: Broker, aim: FaultTarget, suffix: str) -> None:
 
 
 def _files(target: Broker, aim: FaultTarget) -> Iterator[str]:
-    """Yield the names of the files that a broker has for replicas of the topic."""
+    """Yield the names of the files in a broker's replicas of the topic."""
     for partition in range(aim.topic.partitions):
         for folder in target.log_directories:
             replica = folder / f"{aim.topic.name}-{partition}"

@@ -1,7 +1,8 @@
-"""Faults of the coordination: ZooKeepers, KRaft controllers, and brokers' sessions there.
+"""Faults of the coordination: ZooKeepers, KRaft controllers, and the sessions of brokers with them.
 
-Without a ZooKeeper or controller, brokers continue, but there are no elections. If there are
-several, a majority elects another leader, and brokers find it.
+If no ZooKeeper or controller runs, brokers continue, but no partition gets a new leader. If a
+majority of the controllers runs, it elects another leader of the quorum, and brokers find this
+leader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,10 +18,10 @@ _KIP_853: Final = (3, 9)
 
 
 def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
-    """Return a sentence about controllers: ``ZooKeeper is killed``, ``controllers 100, 101 …``.
+    """Return a sentence about the state of controllers, such as ``ZooKeeper is killed``.
 
     Args:
-        says: the state of each controller as a word, such as ``killed``.
+        says: a word for the state, such as ``killed``.
     """
     zookeeper = cluster.release.coordination == "zookeeper"
     if len(cluster.controllers) == 1:
@@ -58,19 +59,19 @@ def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("controller-disk-loss", at="coordination", needs=CONTROLLERS, spares_majority=True)
 def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a ZooKeeper or KRaft controller and empty its disk; it comes back under its old id.
+    """Kill a ZooKeeper or KRaft controller and empty its disk; it restarts with its old id.
 
-    The controller still votes, although its acknowledged entries are lost. So an entry that only
-    this controller and the leader had may be lost: the controller can elect a new leader together
-    with a voter that also lacks the entry. Therefore KIP-853 gives an id to a voter's disk. Here
-    the empty disk has the old id; ``controller_replace`` gives it a new one.
+    The controller still votes, although it has lost entries that it acknowledged. An entry that
+    only this controller and the leader had may be lost: a third voter without the entry becomes
+    leader by the controller's vote. To prevent this, KIP-853 gives each voter's disk an id. Here
+    the empty disk has the old id; ``controller_replace`` gives the disk a new id.
     """
     victims = _victims(cluster, aim)
     try:
         for victim in victims:
             victim.kill()
             victim.lose_disk()
-        yield controllers_says(cluster, aim.controllers, "killed, and without its disk")
+        yield controllers_says(cluster, aim.controllers, "killed, with an empty disk")
     finally:
         start_nodes(victims)
 
@@ -78,7 +79,7 @@ def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def _settled_voters(kafka: Release, _: str) -> str:
     if kafka.coordination == "kraft" and kafka.number >= _KIP_853:
         return ""
-    return "voters of a running quorum are added and removed on KRaft alone, from 3.9 on (KIP-853)"
+    return "only KRaft from 3.9 on can add and remove voters of a running quorum (KIP-853)"
 
 
 @aimed(
@@ -90,12 +91,12 @@ def _settled_voters(kafka: Release, _: str) -> str:
     changes_voters=True,
 )
 def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Remove a running KRaft controller from the voters; healing adds it back (KIP-853)."""
+    """Remove a running controller from the KRaft quorum's voters; healing adds it (KIP-853)."""
     victims = _victims(cluster, aim)
     try:
         for victim in victims:
             cluster.remove_voter(victim.id)
-        yield controllers_says(cluster, aim.controllers, "no voter")
+        yield controllers_says(cluster, aim.controllers, "removed from the voters")
     finally:
         for victim in victims:
             cluster.add_voter(victim.id)
@@ -112,8 +113,8 @@ def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a KRaft controller and remove it from the voters; healing adds it with a new disk.
 
-    KIP-853 replaces a lost disk in this way. The new disk has a new id, so no node expects the old
-    entries on it.
+    KIP-853 replaces a lost disk in this way. The new disk has a new id, so no node assumes that the
+    old entries are on it.
     """
     victims = _victims(cluster, aim)
     try:
@@ -122,7 +123,7 @@ def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         for victim in victims:
             cluster.remove_voter(victim.id)
             victim.lose_disk(renewed=True)
-        yield controllers_says(cluster, aim.controllers, "killed, and no voter")
+        yield controllers_says(cluster, aim.controllers, "killed, and removed from the voters")
     finally:
         start_nodes(victims)
         for victim in victims:
@@ -131,12 +132,12 @@ def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 def _victims(cluster: Cluster, aim: FaultTarget) -> list[Coordinator]:
     if not aim.controllers:
-        raise HarnessError("the fault needs a controller, and none was named")
+        raise HarnessError("the fault needs a target controller, but the step names none")
     return [cluster.controllers[controller] for controller in aim.controllers]
 
 
 def start_nodes(nodes: Sequence[ClusterNode]) -> None:
-    """Start nodes in parallel, because the first controller to start waits for a majority."""
+    """Start nodes in parallel, because a controller's start ends only when a majority runs."""
     with ThreadPoolExecutor(len(nodes), thread_name_prefix="start") as pool:
         for started in [pool.submit(node.start) for node in nodes]:
             started.result()
@@ -145,11 +146,11 @@ def start_nodes(nodes: Sequence[ClusterNode]) -> None:
 def _zookeeper(kafka: Release, _: str) -> str:
     if kafka.coordination == "zookeeper":
         return ""
-    return "on KRaft a session ends only without heartbeats (see pause and zombie)"
+    return "on KRaft a session ends only if the broker sends no heartbeats (see pause and zombie)"
 
 
 @fault("session-expiry", why_not=_zookeeper)
 def session_expiry(cluster: Cluster, broker: int) -> Iterator[str]:
-    """End a broker's session in ZooKeeper, as without heartbeats; the broker registers again."""
+    """End a broker's ZooKeeper session, as if heartbeats were lost; the broker registers again."""
     cluster.end_session(broker)
     yield f"the session of broker {broker} was ended"

@@ -1,8 +1,8 @@
-"""The coordinators of transactions and of groups: brokers that lead a topic of Kafka's own.
+"""Coordinators of transactions and of groups: brokers that lead Kafka's internal topics.
 
-Clusters that Highwater starts give each of these topics one partition, so that there is one
+In a cluster that Highwater starts, each of these topics has one partition, so the cluster has one
 coordinator of each kind (``clusters.nodes.config_files``). If the run uses the topic, every broker
-has a replica (``harness.runs.plan.Plan.broker_settings``).
+has a replica of the partition (``harness.runs.plan.Plan.broker_settings``).
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from highwater.nemesis.faults.registry import Needs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorKind:
-    """One kind of coordinator.
+    """A kind of coordinator: for transactions or for groups.
 
     Attributes:
         target: the coordinator's name as a target in ``--nemesis``.
-        serves: the objects that the coordinator coordinates, as text.
-        topic: the topic whose partition 0 the coordinator leads.
-        needs: the option without which a run does not use the coordinator.
+        serves: a text that names the objects that it coordinates, such as ``groups``.
+        topic: the internal topic whose partition 0 the coordinator leads.
+        needs: the run's option that makes it use the coordinator.
     """
 
     target: str

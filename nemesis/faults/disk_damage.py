@@ -1,9 +1,9 @@
-"""Damage to the files of a broker that is down.
+"""Functions that damage the files of a stopped broker.
 
-Kafka appends to the newest segment of a log. It flushes the segment when it is full, when the
-broker shuts down in order, or by ``flush.messages`` (``Log.append``, ``Log.roll``). The offset up
-to which a log is flushed is its *recovery point*, which Kafka writes to
-``recovery-point-offset-checkpoint`` every ``log.flush.offset.checkpoint.interval.ms``. Records
+Kafka appends records to the newest segment of a log. It flushes the segment when the segment is
+full, when the broker shuts down in order, or after ``flush.messages`` records (``Log.append``,
+``Log.roll``). The offset up to which a log is flushed is its *recovery point*, which Kafka writes
+to ``recovery-point-offset-checkpoint`` every ``log.flush.offset.checkpoint.interval.ms``. Records
 above the recovery point may exist only in the page cache.
 """
 
@@ -29,14 +29,16 @@ from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
 from highwater.harness.runs.faults.effects import RemovedOffsets
 
 META_PROPERTIES: Final = "meta.properties"
-"""The file that names the node and cluster of a log directory; KRaft does not start without it."""
+"""The file with the ids of the log directory's node and cluster. On KRaft a node does not start
+without it."""
 
 SURVIVED: Final = "survived-offset-checkpoint"
-"""A file of Highwater's own, in Kafka's checkpoint format: the end of each replica after the last
-power failure."""
+"""A file that Highwater writes, in Kafka's checkpoint format. It has each replica's end offset
+after the last simulated power failure."""
 
 METADATA: Final = "__cluster_metadata"
-"""KRaft's log; Kafka flushes every append to this log (``KafkaMetadataLog.appendAsLeader``)."""
+"""The directory of KRaft's metadata log. Kafka flushes every append to it
+(``KafkaMetadataLog.appendAsLeader``)."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _BLOCK: Final = 4096
@@ -56,7 +58,7 @@ class BatchOnDisk:
 
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
-    """Return the replicas in a log directory, for one topic or all, without KRaft's metadata."""
+    """Return a log directory's replicas of one topic or of all, without KRaft's metadata log."""
     paths = []
     for folder in sorted(directory.iterdir()):
         name = PARTITION.fullmatch(folder.name)
@@ -66,12 +68,12 @@ def partitions(directory: Path, topic: str | None = None) -> list[Path]:
 
 
 def partition_of(replica: Path) -> int:
-    """Return the number of a replica's partition."""
+    """Return the partition number from a replica's directory name."""
     return int(replica.name.rpartition("-")[2])
 
 
 def _used(directory: Path, topic: str) -> list[Path]:
-    """Return the replicas of a topic and of Kafka's own topics."""
+    """Return the replicas of a topic and of Kafka's internal topics."""
     every = partitions(directory)
     return [folder for folder in every if folder.name.startswith("__")] + partitions(
         directory, topic
@@ -105,23 +107,23 @@ def batches(segment: Path) -> Iterator[BatchOnDisk]:
 def lose_unflushed(
     directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
 ) -> list[RemovedOffsets]:
-    """Remove bytes from replicas of a topic and of Kafka's own topics, like a power failure.
+    """Remove unflushed bytes from replicas of a topic and of internal topics, as if power failed.
 
-    A power failure removes bytes that were never flushed: bytes in the newest segment, from the
-    recovery point on. Older segments were flushed when the next segment began. If the broker
-    flushes every ``flushes`` messages, the recovery point on disk may be out of date; then only the
+    A power failure removes bytes that were never flushed. They are in the newest segment, from the
+    recovery point on: Kafka flushes a segment when the next segment begins. If the broker flushes
+    after every ``flushes`` records, the recovery point on disk may be out of date. Then only the
     last ``flushes - 1`` records can be lost. Records that survived an earlier power failure remain,
-    too: they were on the disk, although Kafka does not treat them as flushed when it starts
+    because they were on the disk. But Kafka does not treat these records as flushed when it starts
     (``LogLoader.recoverLog``).
 
     Args:
-        directory: a log directory of a broker that is down.
-        flushes: ``flush.messages`` of the topic, if it is set.
-        spared: the fraction of the unflushed bytes that had reached the disk, from 0 to 1. A log
-            may be truncated in the middle of a batch, as in a real power failure.
+        directory: a log directory of a stopped broker.
+        flushes: the topic's ``flush.messages``; None if it is not set.
+        spared: the fraction of the unflushed bytes that the disk keeps, from 0 to 1. The log may
+            then end in the middle of a batch, as after a real power failure.
 
     Returns:
-        The offsets that each replica lost, without intact replicas.
+        The offsets that each replica lost; replicas without a loss are left out.
     """
     flushed, survived = (_offsets(directory / name) for name in (RECOVERY_POINT, SURVIVED))
     lost = []
@@ -141,14 +143,14 @@ def lose_unflushed(
 
 
 def _offsets(checkpoint: Path) -> Offsets:
-    """Return the offset that a checkpoint has for each replica; empty if it cannot be read."""
+    """Return the offset of each replica in a checkpoint; empty if the file cannot be read."""
     with contextlib.suppress(CheckpointError):
         return read_offsets(checkpoint)
     return {}
 
 
 def _lose_tail(replica: Path, point: int, spared: float) -> None:
-    """Truncate the newest segment above an offset, but keep a share (``spared``) of those bytes."""
+    """Truncate the newest segment above an offset; keep the fraction ``spared`` of the bytes."""
     replica_segments = segments(replica)
     batch_list = list(batches(replica_segments[-1])) if replica_segments else []
     unflushed = [batch for batch in batch_list if batch.last >= point]
@@ -158,10 +160,10 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 
 def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
-    """Return what a disk holds whose flushes do nothing from now on.
+    """Return the state of a disk at the moment from which its flushes have no effect.
 
     Returns:
-        Each segment's bytes, as a number, and the contents of each checkpoint.
+        Each segment's size in bytes, and the contents of each checkpoint file.
     """
     checkpoints = [directory / name for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START)]
     sizes = {file: file.stat().st_size for file in _every_segment(directory, topic)}
@@ -171,19 +173,19 @@ def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
 def lose_promised(
     directory: Path, topic: str, before: Mapping[Path, bytes | int], choice: float
 ) -> list[RemovedOffsets]:
-    """Remove bytes that flushes had promised, from replicas of a topic and of Kafka's own topics.
+    """Remove bytes that Kafka flushed without effect, from a topic and from internal topics.
 
-    For a choice below a half the disk has written in order: each log ends within a block, which has
-    zeros from there on, and the checkpoints are as they were. Else it has written out of order: the
-    checkpoints are new, and a block of each log has zeros alone.
+    If ``choice`` is below 0.5, the disk has written in order. Each log then ends within a block
+    whose rest is zeros, and the checkpoints have their old contents. Otherwise the disk has written
+    out of order. The checkpoints then have their new contents, and one block of each log is zeros.
 
     Args:
-        before: what ``unpromised`` returned before the flushes did nothing.
-        choice: 0 up to 1.
+        before: the result of ``unpromised`` before flushes lost their effect.
+        choice: a number from 0 to 1.
 
     Returns:
-        The offsets that each replica lost. Behind a block of zeros Kafka truncates a log, but only
-        above its recovery point.
+        The offsets that each replica lost. Kafka truncates a log at a block of zeros, but only
+        above the log's recovery point.
     """
     in_order, share = choice < 0.5, 2 * choice % 1.0  # noqa: PLR2004 - both are as likely
     lost = []
@@ -211,10 +213,10 @@ def _size(before: Mapping[Path, bytes | int], segment: Path) -> int:
 
 
 def _zero(segment: Path, at: int, *, ends: bool) -> int:
-    """Fill the block of a position with zeros from there on; return the first offset it hits.
+    """Write zeros from a position to the end of its block; return the first offset destroyed.
 
     Args:
-        ends: whether the file ends with this block.
+        ends: whether to truncate the file after this block.
     """
     hit = [batch.first for batch in batches(segment) if batch.end > at]
     end = min(segment.stat().st_size, at - at % _BLOCK + _BLOCK)
@@ -231,7 +233,7 @@ def _every_segment(directory: Path, topic: str) -> list[Path]:
 
 
 def wipe(directory: Path) -> list[RemovedOffsets]:
-    """Remove all files of a log directory except its identity, as if the disk were replaced."""
+    """Remove all files of a log directory except ``meta.properties``, like a replaced disk."""
     ranges = [_whole(replica) for replica in partitions(directory)]
     for entry in directory.iterdir():
         if entry.is_dir():
@@ -270,10 +272,10 @@ def remove_file(
     """Remove one file of the oldest segment of each replica of a topic.
 
     Args:
-        choice: 0 up to 1; decides which file.
+        choice: a number from 0 to 1, which decides the file.
 
     Returns:
-        The names of the files, and the offsets that were in them.
+        The names of the removed files, and the offsets that were in them.
     """
     names, lost = [], []
     for offsets, files in _oldest_segments(directory, topic):
@@ -285,12 +287,12 @@ def remove_file(
 
 
 def ends(directory: Path, topic: str) -> dict[str, RemovedOffsets]:
-    """Return the offset range of each replica of a topic, and of Kafka's own topics."""
+    """Return the offset range of each replica of a topic and of Kafka's internal topics."""
     return {replica.name: _whole(replica) for replica in _used(directory, topic)}
 
 
 def copy_log_directory(directory: Path, topic: str, target: Path) -> None:
-    """Copy a log directory, without the replicas of other topics."""
+    """Copy a log directory, but only the replicas of a topic and of internal topics."""
     target.mkdir(parents=True)
     for entry in _entries(directory, topic):
         if entry.is_dir():
@@ -319,13 +321,13 @@ def restore(directory: Path, topic: str, copy: Path) -> list[RemovedOffsets]:
 
 
 def _entries(directory: Path, topic: str) -> list[Path]:
-    """Return the files in a log directory, without the replicas of other topics."""
+    """Return a log directory's entries, but only the replicas of a topic and of internal topics."""
     others = {*partitions(directory)} - {*_used(directory, topic)}
     return [entry for entry in sorted(directory.iterdir()) if entry not in others]
 
 
 def remove_indexes(directory: Path, topic: str) -> int:
-    """Remove every index of a topic's replicas; return the number of indexes."""
+    """Remove every index file of a topic's replicas; return the number of files."""
     files = [path for replica in partitions(directory, topic) for path in replica.glob("*index")]
     for file in files:
         file.unlink()
@@ -341,7 +343,7 @@ def flip_bit(
         choice: a number from 0 to 1, which decides the batch.
 
     Returns:
-        The batch and the replica's end offset; None if the replica holds no batch.
+        The batch and the replica's end offset; None if the replica has no batch.
     """
     for segment in reversed(segments(directory / f"{topic}-{partition}")):
         if batch_list := list(batches(segment)):
@@ -356,10 +358,10 @@ def flip_bit(
 
 
 def tear(files: Iterable[Path], choice: float) -> str:
-    """Empty files, or replace their bytes by zeros; return the changes as text.
+    """Empty each file, or replace its bytes by zeros; return a text about the changes.
 
     Args:
-        choice: a number from 0 to 1, which decides for each file.
+        choice: a number from 0 to 1, which decides what happens to each file.
     """
     says = []
     for file in files:
@@ -372,7 +374,7 @@ def tear(files: Iterable[Path], choice: float) -> str:
 
 
 def _whole(replica: Path) -> RemovedOffsets:
-    """Return the range of all offsets of a replica."""
+    """Return the range of all offsets in a replica."""
     replica_segments = segments(replica)
     first = int(replica_segments[0].stem) if replica_segments else 0
     batch_list = [batch for segment in replica_segments[-1:] for batch in batches(segment)]

@@ -21,14 +21,14 @@ def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
     with contextlib.closing(cluster.probe()) as probe:
         return await_condition(
             lambda: probe.partition(topic, partition),
-            what=f"an answer on the leader of {topic}-{partition}",
+            what=f"a response that names the leader of {topic}-{partition}",
             limit_s=_LOOK_LIMIT_S,
             passing=(UnreachableError,),
         )
 
 
 def _others(cluster: Cluster, state: PartitionState) -> list[int]:
-    """Return the members of the ISR that run and are not the leader."""
+    """Return the running followers in the ISR."""
     return [
         broker
         for broker in state.isr
@@ -43,23 +43,23 @@ def move_leader(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _no_transactions(kafka: Release, _: str) -> str:
-    return "" if kafka.idempotence else "transactions came with 0.11"
+    return "" if kafka.idempotence else "transactions came with Kafka 0.11"
 
 
 @aimed("move-txn-coordinator", at="topic", needs=TRANSACTIONS.needs, why_not=_no_transactions)
 def move_txn_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Move the transaction coordinator to another member of its topic's ISR; no broker fails."""
+    """Make another ISR member the transaction coordinator, without a broker failure."""
     yield _move(cluster, aim, TRANSACTIONS.topic)
 
 
 @aimed("move-group-coordinator", at="topic", needs=GROUPS.needs)
 def move_group_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Move the group coordinator to another member of its topic's ISR; no broker fails."""
+    """Make another ISR member the group coordinator, without a broker failure."""
     yield _move(cluster, aim, GROUPS.topic)
 
 
 def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) -> str:
-    """Move leadership of a partition to another ISR member; return a sentence about it."""
+    """Move leadership of a partition to another ISR member; return a sentence about the move."""
     name, state = f"{topic}-{partition}", _state(cluster, topic, partition)
     candidates = _others(cluster, state)
     if state.leader < 0 or not candidates:
@@ -71,17 +71,17 @@ def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) ->
 
 @aimed("reassign", at="topic", why_not=by_request, commands=(), awaits_coordination=True)
 def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Unassign a follower's replica; healing assigns it again, and it copies the complete log.
+    """Remove a follower's replica; healing adds it again, and the follower copies the whole log.
 
-    The fault is not injected while a controller is paused, which would handle the requests only
-    after the healing.
+    The fault is not injected while a controller is paused: the controller would handle the requests
+    only after healing.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
         _state(cluster, aim.topic.name, aim.partition),
     )
     others = _others(cluster, state)
-    # A reassignment would wait for a broker that has a fault and is still in the ISR.
+    # The controller does not complete a reassignment while a faulty broker is still in the ISR.
     runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
     if len(state.isr) < aim.topic.replication_factor or not others or not runs:
         raise NothingDoneError(
@@ -98,18 +98,20 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("decommission", why_not=by_request, commands=("start", "stop"), awaits_coordination=True)
 def decommission(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Unassign a broker's replicas of the topic and shut it down; healing adds it anew.
+    """Remove a broker's replicas of the topic and shut the broker down; healing adds both again.
 
-    The broker then starts with an empty log for each partition, and copies it. Another broker gets
-    a replica for each that is unassigned, if there are more brokers than replicas. Topics of
-    Kafka's own stay assigned.
+    After healing, the broker starts with an empty log for each partition, and copies the leader's
+    log. If the cluster has more brokers than replicas, another broker gets each removed replica.
+    Replicas of Kafka's internal topics are not removed.
     """
     topic, broker = aim.topic, aim.victim
     states = {number: _state(cluster, topic.name, number) for number in range(topic.partitions)}
     before = {number: [*state.isr] for number, state in states.items() if broker in state.isr}
     whole = all(len(state.isr) == topic.replication_factor for state in states.values())
     if not (whole and before and topic.replication_factor > 1):
-        raise NothingDoneError(f"{topic.name} has replicas that are not in sync, or only one")
+        raise NothingDoneError(
+            f"{topic.name} has replicas that are not in sync, or only one replica"
+        )
     running = sorted(id_ for id_, node in cluster.brokers.items() if node.state == "running")
     try:
         for number, isr in before.items():
@@ -128,20 +130,20 @@ def decommission(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Shrink the ISR to the leader, kill this leader, and elect a broker without its last records.
 
-    The administrator requests the election: by ElectLeaders since 2.4 (KIP-460), by the topic's
-    setting before. The other brokers are shut down in order, so that the ISR is one broker, which
-    acknowledges alone. Healing starts that broker, and it truncates its log to match the new
-    leader's log.
+    The followers are shut down in order, so that the leader is the only ISR member and acknowledges
+    records alone. Then the leader is killed, and the administrator requests the election: by
+    ElectLeaders since 2.4 (KIP-460), before by the topic's setting. Healing starts the killed
+    leader, which truncates its log to match the new leader's log.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
         _state(cluster, aim.topic.name, aim.partition),
     )
-    # Shut down also brokers that are not in sync yet: they may be in sync a moment later.
+    # Also shut down brokers that are not in sync yet, because they may join the ISR a moment later.
     running = [broker.id for broker in cluster.brokers.values() if broker.state == "running"]
     others = [broker for broker in running if broker != state.leader]
     if state.leader < 0 or not others:
-        raise NothingDoneError(f"{name} has no broker that could lead it uncleanly")
+        raise NothingDoneError(f"{name} has no other broker that an unclean election could choose")
     asks = cluster.release.elects_by_hand
     cluster.configure(aim.topic.name, {_UNCLEAN: "false"})
     try:
@@ -162,7 +164,10 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             look = partial(probe.partition, aim.topic.name, aim.partition)
             leads = f"one of brokers {others} to lead {name}"
             now = _await(look, lambda elected: elected.leader in others, leads)
-            yield f"broker {now.leader} leads {name} uncleanly: broker {state.leader} was the ISR"
+            yield (
+                f"broker {now.leader} leads {name} after an unclean election: only broker "
+                f"{state.leader} was in the ISR"
+            )
     finally:
         for other in (*others, state.leader):
             cluster.brokers[other].start()
@@ -178,7 +183,7 @@ def _leave_alone(
     _await(
         partial(probe.partition, aim.topic.name, aim.partition),
         lambda state: state.isr == (leader,),
-        f"broker {leader} to be the whole ISR of {aim.topic.name}-{aim.partition}",
+        f"broker {leader} to be the only ISR member of {aim.topic.name}-{aim.partition}",
     )
 
 

@@ -1,9 +1,9 @@
-"""Faults of the machine below a broker or controller: its clock, its disk's answers, its limits.
+"""Faults of the machine under a broker or controller: its clock, its disk, its resource limits.
 
-The process runs on. Its clock is moved by a preloaded library (``clusters.nodes.broker_clock``),
-its system calls by strace (``clusters.nodes.syscall_injection``). For containers that works from
-outside, where they are on this Linux. Some faults are there twice, the second time with
-``controller-`` in front.
+The process keeps running. A preloaded library shifts its clock (``clusters.nodes.broker_clock``),
+and strace changes its system calls (``clusters.nodes.syscall_injection``). Both also work for
+containers on the same Linux machine. Some faults are registered twice: for a broker, and with the
+prefix ``controller-`` for a controller.
 """
 
 import contextlib
@@ -42,14 +42,14 @@ from highwater.nemesis.faults.storage import await_growth, dead, loss
 
 _DAY_S: Final = 86_400
 BUMPS_S: Final = (-_DAY_S, -3600, -60, -5, 5, 60, 3600, _DAY_S, 8 * _DAY_S)
-"""The seconds by which a clock jumps. 8 days are longer than Kafka's default retention."""
+"""The seconds by which a clock jumps. 8 days exceed Kafka's default retention."""
 
 DAY_AHEAD: Final = (BUMPS_S.index(_DAY_S) + 0.5) / len(BUMPS_S)
-"""The choice of a target for which a clock jumps a day ahead."""
+"""The value of ``FaultTarget.choice`` that makes a clock jump a day ahead."""
 
 _STROBES_S: Final = (5, 60, 3600)
 _DRIFTS: Final = (-0.5, -0.1, 0.1, 0.5, 2.0)
-"""The seconds that a clock gains in a second. The clock changes in steps of a second."""
+"""The seconds that a drifting clock gains in each second. The offset changes once a second."""
 
 _STALL: Final = "delay_enter=600000000"
 _SLOW_MS: Final = (20, 200)
@@ -57,7 +57,8 @@ _PERCENT: Final = (2, 20)
 _SPARE_MB: Final = 16
 _LOST: Final = (0.05, 0.5)
 _FAILS_S: Final = 15.0
-"""The time limit for a call that can fail. Kafka writes its high watermarks every 5 s."""
+"""The longest wait for a system call that the fault changes. Kafka writes its high watermarks every
+5 s."""
 
 _KINDS: Final = {"write": WRITES, "flush": FLUSHES, "read": READS}
 Counted = Callable[[], int]
@@ -65,11 +66,15 @@ _CHECKPOINTS: Final = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START)
 
 
 def _containers(_: Release, driver: str) -> str:
-    return "" if driver == "docker" else "only containers have limits of their own"
+    return (
+        ""
+        if driver == "docker"
+        else ("only containers have processor, memory and network limits of their own")
+    )
 
 
 def _of_controllers_too(name: str, needs: Needs) -> Callable[[AimedBody], AimedBody]:
-    """Register a fault of a broker, and the same of ZooKeepers or controllers."""
+    """Register a fault for brokers, and the same fault for ZooKeepers or controllers."""
 
     def register(body: AimedBody) -> AimedBody:
         aimed(name, needs=needs)(body)
@@ -85,7 +90,7 @@ def _nodes(cluster: Cluster, aim: FaultTarget) -> list[ClusterNode]:
 
 
 def _title(cluster: Cluster, aim: FaultTarget) -> str:
-    """Return the words for a fault's nodes, such as ``broker 2`` or ``controller 100``."""
+    """Return a name for the fault's target nodes, such as ``broker 2`` or ``controller 100``."""
     if not aim.controllers:
         return f"broker {aim.victim}"
     zookeeper = cluster.release.coordination == "zookeeper"
@@ -104,7 +109,7 @@ def _shift(nodes: Sequence[ClusterNode], offset_s: float) -> None:
 
 @contextlib.contextmanager
 def _moving(nodes: Sequence[ClusterNode], offsets_s: Iterable[float]) -> Iterator[None]:
-    """Give nodes' clocks one offset after the other, about one a second, then set them right."""
+    """Shift the nodes' clocks to each offset in turn, one a second; then restore the clocks."""
     ended = threading.Event()
 
     def move() -> None:
@@ -154,7 +159,7 @@ def clock_drift(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _files(node: ClusterNode) -> list[Path]:
-    """Return the files of a node's disk that it writes by calls: indexes are in its memory."""
+    """Return the node's files that it writes by system calls; indexes are memory-mapped."""
     files = {folder / name for folder in node.log_directories for name in _CHECKPOINTS}
     for folder in node.log_directories:
         files |= {path for path in folder.rglob("*") if path.is_file()}
@@ -164,7 +169,7 @@ def _files(node: ClusterNode) -> list[Path]:
 
 @contextlib.contextmanager
 def _injected(nodes: Sequence[ClusterNode], calls: str, action: str) -> Iterator[list[Counted]]:
-    """Change calls of nodes in the block; segments that they begin meanwhile are not concerned."""
+    """Change nodes' system calls during the ``with`` block, except on segments that begin then."""
     with contextlib.ExitStack() as open_rules:
         yield [
             open_rules.enter_context(
@@ -176,7 +181,7 @@ def _injected(nodes: Sequence[ClusterNode], calls: str, action: str) -> Iterator
 
 @_of_controllers_too("disk-stall", STRACE)
 def disk_stall(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let every read, write and flush of a node's files hang until healing."""
+    """Block every read, write and flush of a node's files until healing."""
     yield from _slowed(cluster, aim, _STALL, "hangs")
 
 
@@ -200,12 +205,12 @@ def _slowed(cluster: Cluster, aim: FaultTarget, action: str, says: str) -> Itera
 
 @_of_controllers_too("disk-eio", STRACE)
 def disk_eio(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let one write, flush or read of a node's files fail (EIO).
+    """Make one write, flush or read of a node's files fail with the error EIO.
 
-    Healing restarts the node, as an administrator would, if it has not ended itself.
+    If the node has not exited by itself, healing restarts it, as an administrator would.
 
     Raises:
-        NothingDoneError: the node made no such call.
+        NothingDoneError: the node made no such system call in time.
     """
     nodes, title = _nodes(cluster, aim), _title(cluster, aim)
     kind = [*_KINDS][int(aim.choice * len(_KINDS))]
@@ -223,10 +228,10 @@ def disk_eio(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _await_calls(changed: Counted, title: str, kind: str) -> None:
-    """Wait until a node has made a call that is changed.
+    """Wait until a node has made a system call that the fault changes.
 
     Raises:
-        NothingDoneError: the node made no such call.
+        NothingDoneError: the node made no such system call in time.
     """
     try:
         await_condition(changed, lambda count: count > 0, what=f"a {kind}", limit_s=_FAILS_S)
@@ -236,10 +241,10 @@ def _await_calls(changed: Counted, title: str, kind: str) -> None:
 
 @aimed("disk-lies", needs=STRACE)
 def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Let flushes do nothing, and say that they did; then lose what they promised, with the power.
+    """Make flushes succeed without effect; then cut the power, so that flushed records are lost.
 
-    The disk lies until it has promised records, for a moment at least. See
-    ``disk_damage.lose_promised``.
+    Before the power failure, the fault waits until the broker has flushed and its replicas have
+    grown. See ``disk_damage.lose_promised``.
 
     Raises:
         NothingDoneError: the broker flushed nothing.
@@ -257,13 +262,13 @@ def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]
                 for folder, files in before.items()
                 for cut in disk_damage.lose_promised(folder, topic.name, files, aim.choice)
             ]
-            says = f"broker {target.id} lost its power, and {count()} flushes had done nothing"
-            yield loss(topic, cuts, says, "no record was promised")
+            says = f"broker {target.id} lost its power after {count()} flushes without effect"
+            yield loss(topic, cuts, says, "the flushes had covered no record")
 
 
 @fault("no-descriptors")
 def no_descriptors(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Let a broker open no further file or connection (RLIMIT_NOFILE)."""
+    """Stop a broker from opening more files and connections (RLIMIT_NOFILE)."""
     target = cluster.brokers[broker]
     target.limit_descriptors(limited=True)
     try:
@@ -276,7 +281,7 @@ def no_descriptors(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @aimed("cpu-starved", why_not=_containers)
 def cpu_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Leave a broker's container 2 to 20 % of a processor."""
+    """Limit a broker's container to 2 to 20 % of one processor."""
     least, most = _PERCENT
     percent = round(least + aim.choice * (most - least))
     says = f"has {percent} % of a processor"
@@ -285,7 +290,7 @@ def cpu_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("memory-starved", why_not=_containers)
 def memory_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Leave a broker's container 1 to 16 MB of memory; the kernel may end the broker."""
+    """Leave a broker's container 1 to 16 MB of free memory; the kernel may kill the broker."""
     spare_mb = 1 + int(aim.choice * _SPARE_MB)
     says = f"has {spare_mb} MB of memory left"
     yield from _limited(cluster.brokers[aim.victim], says, spare_mb=spare_mb)
@@ -304,7 +309,7 @@ def _limited(
 
 @aimed("packets-lost", why_not=_containers, needs=IPTABLES)
 def packets_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Lose 5 to 50 % of the packets that reach a broker's container, by iptables."""
+    """Drop 5 to 50 % of the packets that reach a broker's container (iptables)."""
     target, (least, most) = cluster.brokers[aim.victim], _LOST
     share = least + aim.choice * (most - least)
     try:

@@ -1,7 +1,7 @@
 """Faults of single messages: the relay holds, drops, repeats, delays or refuses a message.
 
-The step names the message (``nemesis.message_spec``, docs/wire.md). If no such message was sent,
-the run did not follow its schedule.
+A step of the schedule names the message (``nemesis.message_spec``, docs/wire.md). If no client or
+broker sends such a message, the run does not follow its schedule.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from highwater.nemesis.message_spec import VERBS, MessageSpec
 
 @aimed("hold-message", at="message", needs=MESSAGE)
 def hold_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Hold one message back until healing; a request arrives even if its client has ended."""
+    """Hold one message until healing; a held request arrives even if its client has ended."""
     yield from _act(cluster, target, "hold")
 
 
@@ -27,13 +27,13 @@ def drop_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("repeat-message", at="message", needs=MESSAGE)
 def repeat_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let one request arrive twice, as if its client retried."""
+    """Send one request twice, as if its client retried."""
     yield from _act(cluster, target, "repeat")
 
 
 @aimed("delay-message", at="message", needs=MESSAGE)
 def delay_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Delay one message; a request arrives even if its client has ended."""
+    """Delay one message; a delayed request arrives even if its client has ended."""
     yield from _act(cluster, target, "delay")
 
 
@@ -46,7 +46,10 @@ def refuse_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 def _act(cluster: Cluster, target: FaultTarget, action: Action) -> Iterator[str]:
     network = cluster.network
     if network is None:
-        raise HarnessError("this cluster has no wire", hint="Start it with one: --wire.")
+        raise HarnessError(
+            "this cluster runs without the relay between its nodes",
+            hint="Start it with one: --wire.",
+        )
     spec = MessageSpec.of(target.message)
     messages = network.catch(spec.rule(action, target.topic.name))
     try:
@@ -54,4 +57,4 @@ def _act(cluster: Cluster, target: FaultTarget, action: Action) -> Iterator[str]
     finally:
         messages.release("healing" if target.healing() else "schedule")
     if not messages.caught:
-        target.miss(f"no message was {VERBS[action]}: {target.message} never came")
+        target.miss(f"no message was {VERBS[action]}: the relay saw no {target.message}")

@@ -1,8 +1,9 @@
 """Faults of the network: links that are cut, slow or reset, and messages that are held back.
 
-The relay (docs/wire.md) makes these faults; a run with such a fault uses the relay. Clients reach
-every broker during the fault, even former leaders that do not know of the new leader. Messages that
-a cut link holds back arrive after the healing, like packets that TCP sends again.
+The relay, a proxy between the nodes (docs/wire.md), injects these faults; a run with such a fault
+uses it. During the fault clients reach every broker, even a former leader that does not know the
+new leader. Messages that a blocked link holds arrive after healing, like packets that TCP sends
+again.
 """
 
 import contextlib
@@ -29,19 +30,24 @@ from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, f
 DELAY_S: Final = 0.1
 JITTER_S: Final = 0.2
 BYTES_PER_S: Final = 20_000.0
-"""The rate of ``throttle``, far below the need of any workload."""
+"""The bytes per second that ``throttle`` allows, far fewer than any workload needs."""
 
 
 @fault("isolate")
 def isolate(cluster: Cluster, broker: int) -> Iterator[str]:
     """Isolate a broker from its peers and from ZooKeeper or the controller, in both directions."""
     network = _network(cluster)
-    yield from _links(network, "cut", between([broker], network.nodes), f"broker {broker} is alone")
+    yield from _links(
+        network,
+        "cut",
+        between([broker], network.nodes),
+        f"broker {broker} is isolated from all other nodes",
+    )
 
 
 @fault("partition")
 def partition(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Isolate a broker from its peers only: it keeps its session and its leadership."""
+    """Isolate a broker from the other brokers only: it keeps its session and its leadership."""
     network = _network(cluster)
     says = f"broker {broker} reaches no other broker"
     yield from _links(network, "cut", between([broker], network.brokers), says)
@@ -51,7 +57,7 @@ def partition(cluster: Cluster, broker: int) -> Iterator[str]:
 def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
     """Block messages from a broker to all other nodes; the broker still receives."""
     network = _network(cluster)
-    says = f"no broker receives from broker {broker}"
+    says = f"no node receives messages from broker {broker}"
     yield from _links(network, "cut", out_of(broker, network.nodes), says)
 
 
@@ -59,7 +65,7 @@ def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
 def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
     """Block messages from all other nodes to a broker; the broker still sends."""
     network = _network(cluster)
-    says = f"broker {broker} receives from no broker"
+    says = f"broker {broker} receives messages from no node"
     yield from _links(network, "cut", into(broker, network.nodes), says)
 
 
@@ -69,7 +75,12 @@ def partition_halves(cluster: Cluster, broker: int) -> Iterator[str]:
     network = _network(cluster)
     minority, majority = _halves(network, broker)
     links = between(minority, majority | {COORDINATION})
-    yield from _links(network, "cut", links, f"{_names(minority)} apart from {_names(majority)}")
+    yield from _links(
+        network,
+        "cut",
+        links,
+        f"brokers {_names(minority)} and {_names(majority)} are isolated from each other",
+    )
 
 
 @fault("bridge")
@@ -84,11 +95,14 @@ def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-majorities-ring")
 def partition_majorities_ring(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Connect each broker with a different majority of brokers (Jepsen's majorities-ring)."""
+    """Let each broker reach a different majority of the brokers (Jepsen's majorities-ring)."""
     network = _network(cluster)
     del broker
     yield from _links(
-        network, "cut", ring(network.brokers), "every broker is connected with another majority"
+        network,
+        "cut",
+        ring(network.brokers),
+        "every broker reaches a different majority of the brokers",
     )
 
 
@@ -122,12 +136,12 @@ def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
 def _on_wire(kafka: Release, driver: str) -> str:
     if kafka.coordination == "kraft" or driver != "docker":
         return ""
-    return "connections between ZooKeepers in containers do not use the wire"
+    return "connections between ZooKeepers in containers do not pass the relay"
 
 
 @fault("hold-hw")
 def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back every response with a higher HW to a follower: its HW-lag window stays open."""
+    """Hold fetch responses that raise a follower's HW, so that its HW-lag window stays open."""
     network = _network(cluster)
     rule = RelayRule(kind="hold", links=into(broker, network.brokers), what="hw")
     with network.under(rule):
@@ -136,7 +150,7 @@ def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back the controller's requests about leaders: the broker continues in its old role."""
+    """Hold the controller's requests about leaders: the broker continues in its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)
@@ -146,7 +160,7 @@ def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-isr")
 def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back a broker's ISR changes: as leader it can neither shrink nor expand an ISR."""
+    """Hold a broker's requests to change an ISR: as leader it cannot change its ISR."""
     network = _network(cluster)
     links = frozenset((broker, target) for target in network.nodes)
     with network.under(RelayRule(kind="hold", links=links, what="isr")):
@@ -155,25 +169,25 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @aimed("controller-isolate", at="coordination", why_not=_on_wire, needs=CONTROLLERS)
 def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Isolate a controller or ZooKeeper from the others, but not from brokers.
+    """Isolate a controller or ZooKeeper from its peers, but not from brokers.
 
-    So a leader of the quorum still responds to brokers, but cannot commit. It resigns, or learns of
-    the next leader. If there are several targets, they are isolated from each other, too.
+    An isolated leader of the quorum still responds to brokers, but cannot commit. It resigns, or
+    learns of the next leader. Several targets are also isolated from each other.
     """
     network = _network(cluster)
     if not network.controllers.issuperset(aim.controllers):
         raise HarnessError(
-            "the wire is not between these ZooKeepers",
-            hint="The wire needs addresses in 127.0.0.0/8, as on Linux (docs/wire.md).",
+            "the relay is not between these ZooKeepers",
+            hint="The relay needs addresses in 127.0.0.0/8, as on Linux (docs/wire.md).",
         )
     links = between(aim.controllers, network.controllers)
-    says = controllers_says(cluster, aim.controllers, "cut off from the other controllers")
+    says = controllers_says(cluster, aim.controllers, "isolated from the other controllers")
     yield from _links(network, "cut", links, says)
 
 
 def _network(cluster: Cluster) -> Network:
     if cluster.network is None:
-        raise HarnessError("this cluster has no wire", hint="Start it with one: --wire.")
+        raise HarnessError("this cluster runs without the relay", hint="Start it with one: --wire.")
     return cluster.network
 
 
@@ -184,7 +198,7 @@ def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> I
 
 
 def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the smaller group (the broker and the next ones by id), and the other brokers."""
+    """Return the smaller group (the broker and the brokers with the next ids), and the rest."""
     ids = sorted(network.brokers)
     start = ids.index(broker)
     circle = ids[start:] + ids[:start]

@@ -1,6 +1,6 @@
 """Faults of the broker's process: kill, pause and orderly restart.
 
-SIGKILL does not affect the page cache, so these faults lose no bytes that a broker has written.
+SIGKILL does not affect the page cache, so no bytes that a broker has written are lost.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def kill(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("pause", commands=("pause", "resume"))
 def pause(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker (SIGSTOP), also past the end of its session; healing resumes it."""
+    """Freeze a broker (SIGSTOP), even after its session has ended; healing resumes it."""
     target = cluster.brokers[broker]
     target.pause()
     try:
@@ -62,7 +62,7 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("crash-loop", commands=("kill", "start"), awaits_coordination=True)
 def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
-    """SIGKILL and start a broker three times in a row, while it still catches up."""
+    """SIGKILL and start a broker three times in a row, before it has caught up."""
     target = cluster.brokers[broker]
     for _ in range(_STORM):
         try:
@@ -74,16 +74,18 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("zombie", commands=("pause", "resume"), awaits_coordination=True)
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker until its session has ended; after that, it still acts as leader.
+    """Freeze a broker until its session has ended; when resumed, it still acts as leader.
 
-    Until the broker learns of the new leader, it still responds to its clients as a leader.
+    The broker responds to clients as a leader until it learns of the new leader.
     """
     target = cluster.brokers[broker]
     awake = {broker.id for broker in cluster.brokers.values() if broker.state == "running"} - {
         broker
     }
     if not awake and cluster.release.coordination == "kraft":
-        raise UnreachableError("no other broker runs that could show whether its session has ended")
+        raise UnreachableError(
+            "no other broker runs, so no broker can report the end of the session"
+        )
     target.pause()
     try:
         _await_end(cluster, broker)
@@ -99,19 +101,19 @@ def _await_end(cluster: Cluster, broker: int) -> None:
             await_condition(
                 probe.live_brokers,
                 lambda live: broker not in live,
-                what=f"the session of broker {broker}, which is paused, to end",
+                what=f"the session of the paused broker {broker} to end",
                 limit_s=_SESSION_LIMIT_S,
                 passing=(UnreachableError,),
             )
         except WaitTimeoutError as error:
-            if cluster.release.coordination == "kraft":  # brokers report it, and may be cut off
+            if cluster.release.coordination == "kraft":  # may be isolated
                 raise UnreachableError("no running broker knows the controller") from error
             raise
 
 
 @aimed("rolling-restart", at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in order; each restart waits until the previous broker has a session."""
+    """Restart every broker in turn; each restart waits until the previous broker has a session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
             _require_going(aim)
@@ -122,13 +124,13 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed(ROLLING, at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in order; each restart waits until every replica is in sync."""
+    """Restart every broker in turn; each restart waits until every replica is in sync."""
     with (
         contextlib.closing(cluster.probe()) as probe,
         contextlib.closing(ReplicationView(cluster)) as view,
     ):
         _await_in_sync(view, "before the first restart")
-        aim.note("every replica is in sync: the brokers are restarted in order", None)
+        aim.note("every replica is in sync; the brokers are restarted in turn", None)
         for number, target in enumerate(cluster.brokers.values(), start=1):
             _require_going(aim)
             target.restart()
@@ -136,7 +138,7 @@ def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             aim.note(f"broker {target.id}, {place}, {RESTARTED}", target.id)
             _await_session(cluster, probe, aim, target.id)
             _await_in_sync(view, f"after the restart of broker {target.id}")
-    yield "every broker was restarted, one after the other, each once all replicas were in sync"
+    yield "every broker was restarted in turn, each when all replicas were in sync"
 
 
 def _require_going(aim: FaultTarget) -> None:
@@ -155,7 +157,7 @@ def _await_session(cluster: Cluster, probe: Probe, aim: FaultTarget, broker: int
 
 
 def _await_in_sync(view: ReplicationView, when: str) -> None:
-    """Wait until no partition of any topic is under-replicated, as an operator does.
+    """Wait until no partition is under-replicated, as an operator does before the next restart.
 
     Raises:
         WaitTimeoutError: partitions are still under-replicated; the message names them.

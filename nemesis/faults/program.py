@@ -1,8 +1,8 @@
-"""Faults of the program under test: of its instances, and of their connections to brokers.
+"""Faults of the tested program: of its instances, and of their connections to brokers.
 
-Each fault hits one running instance. While a fault stops the instance, its supervisor does not
-restart it, so that other instances may get its partitions. The relay identifies the instance's
-connections by their process.
+Each fault hits one running instance. While a fault stops the instance, Highwater does not restart
+it, so that other instances can get its partitions. The relay identifies the instance's connections
+by their process.
 """
 
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ from highwater.nemesis.faults.registry import (
 from highwater.nemesis.faults.topic_config import changed
 
 _MARKER_BYTES: Final = 78
-"""The size of the batch with a transaction marker. Brokers must still accept it, or the coordinator
-never ends the transaction."""
+"""The size of a batch with a transaction marker. Brokers must still accept this batch, because
+otherwise the coordinator never ends the transaction."""
 
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "EndTxn")
 
@@ -72,7 +72,7 @@ def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
 def app_scale(_: Cluster, target: FaultTarget) -> Iterator[str]:
     """Start one more instance; healing ends it in order (SIGTERM)."""
     if target.program is None:
-        raise NothingDoneError("there is no program")
+        raise NothingDoneError("the run has no program under test")
     spare = target.program.spare
     spare.start()
     try:
@@ -99,7 +99,7 @@ def app_slow(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-lose-answers", at="program", needs=PROGRAM)
 def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let the requests of an instance arrive, but lose every response."""
+    """Forward the requests of an instance, but drop every response."""
     network, victim = _connected(cluster, target)
     with answers_lost(network, victim.client):
         yield f"instance {victim.number} of the program gets no response to its requests"
@@ -107,7 +107,7 @@ def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-repeat-requests", at="program", needs=PROGRAM)
 def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of an instance arrive twice, as if the instance retried."""
+    """Send every request of an instance twice, as if the instance retried."""
     network, victim = _connected(cluster, target)
     with client_requests(network, victim.client, target, "repeat"):
         yield f"requests of instance {victim.number} of the program arrive twice"
@@ -115,7 +115,7 @@ def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-refuse-outputs", at="program", needs=PROGRAM, why_not=by_request, commands=())
 def app_refuse_outputs(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let brokers refuse every output as too large (max.message.bytes), also after retries."""
+    """Make brokers refuse every output as too large (max.message.bytes), even after retries."""
     topic = target.program.out if target.program else ""
     if not topic:
         raise NothingDoneError("the program writes to no topic of the run")
@@ -124,7 +124,7 @@ def app_refuse_outputs(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-hold-commit", at="program", needs=PROGRAM)
 def app_hold_commit(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Hold an instance's next commit of offsets or a transaction; healing lets it arrive."""
+    """Hold an instance's next commit of offsets or of a transaction until healing."""
     network, victim = _connected(cluster, target)
     source = client_name(victim.client)
     with ExitStack() as rules:
@@ -139,11 +139,11 @@ def _connected(cluster: Cluster, target: FaultTarget) -> tuple[Network, Instance
     """Return the relay, and an instance whose connections the relay can identify."""
     network = cluster.network
     if network is None:
-        raise HarnessError("there is no wire before the program")
+        raise HarnessError("this cluster has no relay between the program and the brokers")
     victim = _victim(target)
     if victim.client not in network.clients():
         raise NothingDoneError(
-            f"the wire knows no connection of instance {victim.number} of the program"
+            f"the relay knows no connection of instance {victim.number} of the program"
         )
     return network, victim
 

@@ -1,8 +1,7 @@
 """Faults, and their registry.
 
-A fault is a generator: it injects the fault, yields one sentence about the effect, and heals the
-fault after the ``yield``. Write a fault in the file of its family and decorate it; see
-docs/adding-a-fault.md.
+A fault is a generator function. It injects the fault, yields one sentence about the effect, and
+heals the fault after the ``yield``. To add a fault, see docs/adding-a-fault.md.
 """
 
 import importlib
@@ -23,13 +22,13 @@ from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.steps import current_fault
 
 Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
-"""The kind of a fault's target. Two faults with the same target may not overlap. A target is one
-broker; the topic under test, by requests to running brokers; one or several ZooKeepers or KRaft
-controllers; all brokers; one client; messages of one kind; or the program under test."""
+"""The kind of a fault's target: one broker; the topic under test, changed by requests to running
+brokers; ZooKeepers or KRaft controllers; all brokers; one client; messages of one kind; or the
+program under test. Two faults with the same target must not overlap."""
 
 
 class NothingDoneError(HarnessError):
-    """The fault has no effect at this time.
+    """The fault can have no effect at this time.
 
     The error is raised before the fault changes anything.
     """
@@ -44,7 +43,7 @@ class InstanceUnderTest(Protocol):
 
     @property
     def client(self) -> str:
-        """The instance's client name at the relay."""
+        """The name by which the relay identifies the instance's connections."""
 
     def kill(self) -> None:
         """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
@@ -76,7 +75,7 @@ class InstanceUnderTest(Protocol):
         """Send SIGCONT to the instance's processes, if they are paused."""
 
     def leave(self) -> None:
-        """Stop the instance with SIGTERM, if it runs. It remains down until ``start``."""
+        """Stop the instance with SIGTERM, if it runs. The instance stays down until ``start``."""
 
 
 class ProgramUnderTest(Protocol):
@@ -87,7 +86,7 @@ class ProgramUnderTest(Protocol):
 
     @property
     def out(self) -> str:
-        """Name of the topic that the program writes to; empty if its output is elsewhere."""
+        """Name of the topic that the program writes to; empty without a topic of the run."""
 
     @property
     def spare(self) -> InstanceUnderTest:
@@ -101,17 +100,17 @@ class FaultTarget:
     Attributes:
         broker: id of the target; None if the fault does not hit a single broker.
         topic: the topic under test, with the plan's settings.
-        controllers: ids of the targets, if the scope is the coordination.
+        controllers: ids of the target ZooKeepers or controllers, for a fault of the coordination.
         partition: the partition of the topic that the fault hits.
         choice: a number from 0 to 1, for the fault's random decisions.
-        levels: all levels of the run's upgrade, from the brokers' first level to their last.
-        client: name of the target; empty if the fault hits no client, or may hit any client.
-        message: a text that names the message; see ``nemesis.message_spec``.
+        levels: all software levels of the run's upgrade, from first to last.
+        client: name of the target client; empty if the fault hits no client, or may hit any client.
+        message: the notation of the target message; see ``nemesis.message_spec``.
         program: the program under test; None if the run has no such program.
-        note: records a part of a fault (a text and a broker) before the fault is complete.
-        miss: records why the fault had no effect, so that the run proves nothing.
-        healing: whether the run is over, and all faults are being healed.
-        stopped: whether the run must end early, so that a long fault should end, too.
+        note: records an event (a text and a broker) while the fault is being injected.
+        miss: records why the fault had no effect; then the run proves nothing.
+        healing: returns whether the run is over, so that all faults are being healed.
+        stopped: returns whether the run must end early; a long fault should then end.
     """
 
     broker: int | None = None
@@ -136,7 +135,7 @@ class FaultTarget:
             HarnessError: the fault has no target broker.
         """
         if self.broker is None:
-            raise HarnessError("the fault needs a broker, and none was named")
+            raise HarnessError("the fault needs a target broker, but the step names none")
         return self.broker
 
 
@@ -176,22 +175,23 @@ OF_MACHINE: Final[Mapping[Needs, Callable[[], str]]] = {
     CLOCKS: broker_clock.why_not,
     IPTABLES: packet_loss.why_not,
 }
-"""Needs that are programs of this machine; the function returns why a program is not usable."""
+"""Each program on this machine that faults need, with a function that returns why it is not usable.
+"""
 
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
-"""The commands that together have the effect of the command ``restart``."""
+"""The two commands that together replace the command ``restart``."""
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
-"""A generator that yields a sentence about the fault's effect, or a ``FaultEffect`` if the fault
-removed records."""
+"""The generator of a fault. It yields a sentence about the effect, or a ``FaultEffect`` if the
+fault removed records."""
 WhyNot = Callable[[Release, str], str]
-"""A function that returns why a fault is not available on a release with a driver; empty if it is.
-"""
+"""A function of a release and a driver. It returns why a fault is not available there; empty if the
+fault is available."""
 
 
 def anywhere(_: Release, __: str) -> str:
-    """Return an empty reason, because the fault is available everywhere."""
+    """Return an empty text: the fault is available on every release and driver."""
     return ""
 
 
@@ -202,21 +202,22 @@ class Fault:
     Attributes:
         family: name of the module that defines the fault.
         scope: the kind of the fault's target.
-        why_not: returns why the fault is not available on a release or driver; empty if it is.
+        why_not: returns why the fault is not available on a release and driver; empty if it is
+            available.
         needs: the option or command that the run needs for the fault: ``--unclean``, because the
             fault elects leaders from outside the ISR; ``--to``, which names releases to upgrade to;
-            ``--wire-clients``, because clients must pass the wire; ``--message``, which names a
-            message; ``--transactions`` or ``--subscribe``, because the fault hits their
+            ``--wire-clients``, because clients must connect through the relay; ``--message``, which
+            names a message; ``--transactions`` or ``--subscribe``, because the fault hits their
             coordinator; ``--controllers``, because a single controller has no quorum;
             ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
             because one of several directories fails; ``--keys``, because the topic must be
-            compacted; ``highwater app``, because the fault hits a program under test;
-            ``strace``, because it changes a node's system calls; ``libfaketime``, because nodes
-            need clocks of their own; ``iptables``, because it loses packets; ``--tiered``, because
-            it is a fault of the remote tier; or ``no groups``, because it deletes records that a
-            group may not have read.
-        commands: the commands of an inventory that the fault needs on an external cluster; None if
-            no commands are enough for the fault.
+            compacted; ``highwater app``, because the fault hits a program under test; ``strace``,
+            because it changes a node's system calls; ``libfaketime``, because nodes need clocks of
+            their own; ``iptables``, because it loses packets; ``--tiered``, because it is a fault
+            of the remote tier; or ``no groups``, because it deletes records that a group may not
+            have read.
+        commands: the commands that the fault needs in an external cluster's inventory; None if
+            commands cannot inject the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
             that a session began or ended, or assigns replicas. Such a fault is not injected while
             ZooKeeper or a controller has a fault.
@@ -239,16 +240,16 @@ class Fault:
 
     @property
     def on_wire(self) -> bool:
-        """True if it hits a broker's links only, so that the broker may have another fault, too."""
+        """True if the fault hits only a broker's links, so that it allows a second fault."""
         return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:
-        """Return why the fault is not available on a plan's cluster; empty if it is."""
+        """Return why the fault is not available on a plan's cluster; empty if it is available."""
         reason = self.why_not(kafka, plan.driver)
         if reason or plan.external is None:
             return reason
         if self.commands is None:
-            return _OUT_OF_REACH.get(self.family, "it needs a cluster that Highwater starts")
+            return _OUT_OF_REACH.get(self.family, "the fault needs a cluster that Highwater starts")
         lacking = sorted(self.commands - _capabilities(plan.external.commands))
         return f"the inventory has no command to {' and to '.join(lacking)}" if lacking else ""
 
@@ -256,16 +257,16 @@ class Fault:
 _OUT_OF_REACH: Final[Mapping[str, str]] = {
     "storage": "the files of its brokers are not accessible",
     "machine": "its brokers run on other machines",
-    "network": "there is no wire between its nodes",
-    "clients": "there is no wire before its clients",
-    "messages": "there is no wire between its nodes",
+    "network": "there is no relay between its nodes",
+    "clients": "there is no relay between its clients and brokers",
+    "messages": "there is no relay between its nodes",
     "coordination": "ZooKeeper and the controllers are not accessible",
 }
-"""Family to the reason why commands are not enough for its faults."""
+"""For each family of faults, the reason why commands of an inventory cannot inject it."""
 
 
 def _capabilities(commands: Collection[str]) -> set[str]:
-    """Return the verbs that commands make possible; ``stop`` and ``start`` imply ``restart``."""
+    """Return the names of the commands, and ``restart`` if they include ``stop`` and ``start``."""
     verbs = set(commands)
     return verbs | {RESTART} if verbs >= RESTARTS else verbs
 
@@ -288,9 +289,9 @@ _registry: dict[str, Fault] = {}
 
 
 def by_request(kafka: Release, driver: str) -> str:
-    """Return why a fault that uses requests to brokers (or ZooKeeper) is not available."""
+    """Return why a fault that sends requests to brokers or ZooKeeper is not available."""
     if driver == "external" and kafka.coordination == "zookeeper":
-        return "it needs ZooKeeper, which is not accessible"
+        return "the fault needs ZooKeeper, which is not accessible"
     return ""
 
 
@@ -305,7 +306,7 @@ def aimed(
     spares_majority: bool = False,
     changes_voters: bool = False,
 ) -> Callable[[AimedBody], AimedBody]:
-    """Register a generator as the fault ``name``; it gets a ``FaultTarget``."""
+    """Register a generator as the fault ``name``; the generator receives a ``FaultTarget``."""
 
     def register(body: AimedBody) -> AimedBody:
         _registry[name] = Fault(
@@ -333,7 +334,7 @@ def fault(
     commands: Collection[str] | None = None,
     awaits_coordination: bool = False,
 ) -> Callable[[Body], Body]:
-    """Register a generator as the fault ``name`` of a broker; it gets the broker's id."""
+    """Register a generator, which receives a broker's id, as the fault ``name``."""
 
     def register(body: Body) -> Body:
         @wraps(body)
@@ -349,7 +350,7 @@ def fault(
 
 
 def faults() -> Mapping[str, Fault]:
-    """Return every fault by name: Highwater's faults, by family, and then other packages' faults.
+    """Return every fault by name: Highwater's faults first, then those of other packages.
 
     Raises:
         HarnessError: a package with faults cannot be loaded.
@@ -368,7 +369,7 @@ def _load() -> None:
 
 
 def find_fault(name: str) -> Fault:
-    """Return the fault with this name, or the fault that had this name up to Highwater 0.1.
+    """Return the fault with this name; names from Highwater 0.1 work, too.
 
     Raises:
         UsageError: no fault has this name; the hint has the nearest names.

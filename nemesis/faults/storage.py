@@ -1,4 +1,4 @@
-"""Faults of the disk: a broker finds changed files at its next start.
+"""Faults of the disk: files that a broker has changed or lost when it starts again.
 
 Most of these faults first kill the broker (SIGKILL, which does not affect the page cache), then
 change files in its log directories. Healing starts the broker on the changed files. Damage that
@@ -57,7 +57,7 @@ def flushes(topic: Topic) -> int | None:
 
 @contextlib.contextmanager
 def dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
-    """Kill a broker, and start it at the end of the block, also after an error."""
+    """Kill a broker, and start it after the ``with`` block, even after an error."""
     target = cluster.brokers[aim.victim]
     target.kill()
     try:
@@ -67,13 +67,13 @@ def dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
 
 
 def loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: str) -> FaultEffect:
-    """Return the effect: the offsets that the topic under test lost, and a sentence about them."""
+    """Return a fault's effect: a sentence, and the offsets that the tested topic lost."""
     lost = [cut for cut in cuts if cut.topic == topic.name]
     return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
 
 
 def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
-    """Remove bytes from every log directory of a broker, like a power failure."""
+    """Remove unflushed bytes from every log directory of a broker, like a power failure."""
     return [
         cut
         for folder in target.log_directories
@@ -87,8 +87,8 @@ def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
 def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Remove unflushed bytes from a broker's logs, like a power failure.
 
-    Flushed bytes stay: all below the recovery point, and all segments except the newest.
-    ``FaultTarget.choice`` is the share of the unflushed bytes that reached the disk.
+    Flushed bytes remain: bytes below the recovery point, and all segments except the newest.
+    ``FaultTarget.choice`` is the fraction of the unflushed bytes that remains.
     """
     with dead(cluster, aim) as target:
         cuts = _lose_unflushed(target, aim)
@@ -97,7 +97,7 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
 
 
 def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
-    """Empty the log directories of a broker that is down; return the topic's loss."""
+    """Empty the log directories of a stopped broker; return the offsets that the topic lost."""
     cuts = [cut for folder in target.log_directories for cut in disk_damage.wipe(folder)]
     says = f"the disk of broker {target.id} is empty"
     return loss(topic, cuts, says, "it was empty before")
@@ -105,7 +105,7 @@ def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
 
 @aimed("wipe")
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Empty a broker's log directory; the broker comes back under its old id."""
+    """Empty a broker's log directory; the broker restarts with its old id."""
     with dead(cluster, aim) as target:
         yield empty_disk(target, aim.topic)
 
@@ -140,16 +140,16 @@ def files_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
         for folder in target.log_directories:
             removed = disk_damage.remove_file(folder, aim.topic.name, aim.choice)
             names, cuts = names + removed[0], cuts + removed[1]
-        says = f"broker {target.id} has no longer {', '.join(names) or 'a file of no replica'}"
-        yield loss(aim.topic, cuts, says, "no record was in them")
+        says = f"broker {target.id} has lost {', '.join(names) or 'no file'}"
+        yield loss(aim.topic, cuts, says, "no record was in the files")
 
 
 @aimed("disk-restored")
 def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Put a broker's log directories back as they were seconds ago.
+    """Restore a broker's log directories to their state of some seconds before.
 
-    The broker is paused while its files are copied, so that the copy is consistent. Then the broker
-    runs until its replicas have grown, for ``_GROWS_S`` at most.
+    The fault pauses the broker while it copies the files, so that the copy is consistent. Then the
+    broker runs until its replicas have grown, at most for ``_GROWS_S`` seconds.
     """
     target = cluster.brokers[aim.victim]
     folders, topic = target.log_directories, aim.topic.name
@@ -173,7 +173,7 @@ def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
 
 
 def await_growth(target: Broker, topic: str) -> None:
-    """Wait until a broker's replicas have grown, for ``_GROWS_S`` at most."""
+    """Wait until a broker's replicas have grown, at most for ``_GROWS_S`` seconds."""
     enough = _written(target, topic) + _GROWS_RECORDS
     with contextlib.suppress(WaitTimeoutError):
         await_condition(
@@ -207,11 +207,15 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
             (folders or [target.directory])[0], topic, partition, aim.choice
         )
         if flipped is None:
-            yield f"broker {target.id} holds no record of {topic}-{partition} to flip a bit in"
+            yield (
+                f"broker {target.id} has no record of {topic}-{partition} in which a bit could "
+                "be flipped"
+            )
         else:
             lost = RemovedOffsets(topic, partition, flipped[0].first, flipped[1])
             says = (
-                f"one bit is flipped on broker {target.id}; if its log is truncated there, {lost}"
+                f"one bit is flipped on broker {target.id}; if Kafka truncates its log there, "
+                f"{lost}"
             )
             yield FaultEffect(says, [lost])
 
@@ -221,7 +225,7 @@ def _has(directory: Path, topic: str, partition: int) -> bool:
 
 
 def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:
-    """Return a checkpoint's files in a log directory: one for all replicas, or one for each."""
+    """Return the files of a checkpoint in a log directory: one file, or one in each replica."""
     if name == HIGH_WATERMARK:
         return [directory / name]
     return [replica / name for replica in disk_damage.partitions(directory, aim.topic.name)]
@@ -238,7 +242,7 @@ def _garbage(file: Path, aim: FaultTarget) -> None:
 
 
 def _stale(file: Path, aim: FaultTarget) -> None:
-    """Replace every offset in a file by an earlier one: by a share of the present offset."""
+    """Replace every offset in a file by a fraction of the offset."""
     if not file.exists():
         return
     lines = file.read_text(encoding="ascii").splitlines()
@@ -257,8 +261,8 @@ def _on_checkpoint(
 ) -> Iterator[str]:
     """Kill a broker and damage a checkpoint on its disk.
 
-    If the broker then starts but does not serve its replicas, healing removes the file, like an
-    administrator, and starts the broker again.
+    If the broker then starts but does not serve its replicas, healing removes the damaged file and
+    starts the broker again, as an administrator would.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -277,9 +281,9 @@ def _on_checkpoint(
 
 
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
-    """Start a broker; return whether it leads or follows for every replica despite damaged files.
+    """Start a broker; return whether it serves every replica although files are damaged.
 
-    Up to 0.10 the broker may run without a leader, because the error aborts the controller's
+    Up to 0.10 a partition may stay without a leader: the broker's error aborts the controller's
     request.
     """
     numbers = [
@@ -309,12 +313,12 @@ def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
 
 
 def _epochs(kafka: Release, _: str) -> str:
-    return "" if not kafka.cuts_to_hw else "leader epochs came with 0.11 (KIP-101)"
+    return "" if not kafka.cuts_to_hw else "leader epochs came with Kafka 0.11 (KIP-101)"
 
 
 @aimed("hw-missing")
 def hw_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Delete a broker's high watermarks on disk; the broker then assumes 0."""
+    """Delete a broker's high watermarks on disk; the broker then starts with 0."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _missing, "is deleted")
 
 
@@ -350,10 +354,10 @@ def _traceable(_: Release, driver: str) -> str:
 def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Empty small files that a broker had not flushed, after a power failure.
 
-    A file that was replaced without a flush may be empty afterwards, or consist of zeros. A file
-    smaller than a block is never truncated in the middle. Flushed files remain, and so do files
-    that the kernel has written to disk. If the broker then does not serve its replicas, healing
-    removes the torn files, like an administrator.
+    After a power failure, a file that was replaced without a flush may be empty, or consist of
+    zeros. A file smaller than a block is never truncated in the middle. The fault spares flushed
+    files, and files that the kernel has written to disk. If the broker then does not serve its
+    replicas, healing removes the damaged files, as an administrator would.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -385,7 +389,7 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
 
 
 def _first_error(log: Path, start: int) -> str:
-    """Return the first error in a log after a byte position, as the end of a sentence."""
+    """Return the first error in a log after a byte position, as words that end a sentence."""
     lines = _since(log, start).splitlines()
     for number, line in enumerate(lines):
         if _ERROR.search(line):
@@ -396,12 +400,12 @@ def _first_error(log: Path, start: int) -> str:
 
 @fault("disk-full")
 def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Let every write of a broker fail as on a full disk; healing makes room and starts the broker.
+    """Make every write of a broker fail, as on a full disk; healing starts the broker again.
 
-    A full disk would need privileges and would harm other processes. So the broker may not write to
-    its files (RLIMIT_FSIZE). The error is EFBIG instead of ENOSPC, but Kafka gets an IOException in
-    both cases. Kafka ends its process at the first IOException; since 1.0 the reason is that its
-    only log directory failed.
+    To fill a disk, Highwater would need privileges, and other processes would fail, too. Instead
+    RLIMIT_FSIZE forbids the broker to write to its files. The error is EFBIG instead of ENOSPC, but
+    Kafka gets an IOException in both cases. Kafka exits at the first IOException; since 1.0 it
+    exits because its only log directory has failed.
     """
     target = cluster.brokers[broker]
     target.limit_writes(limited=True)
@@ -415,26 +419,30 @@ def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
 
 def _several(kafka: Release, _: str) -> str:
     if kafka.coordination == "zookeeper":
-        return "" if kafka.number >= (1,) else "a broker halts at once (before 1.0, KIP-112)"
-    return "" if kafka.number >= (3, 7) else "KRaft has one log directory (before 3.7, KIP-858)"
+        return "" if kafka.number >= (1,) else "before 1.0 a broker exits at once (KIP-112)"
+    return (
+        ""
+        if kafka.number >= (3, 7)
+        else ("before 3.7 a KRaft broker has only one log directory (KIP-858)")
+    )
 
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make a log directory of a broker fail, except its first; healing repairs it.
+    """Make a log directory of a broker fail, but never its first one; healing repairs it.
 
-    A file replaces the directory, so that Kafka gets an IOException when it next opens a file in
-    the directory: at the latest with its next checkpoint of high watermarks. Until then Kafka still
-    writes to its open files. The first directory never fails, because it also has KRaft's metadata
-    log, without which a broker ends.
+    A plain file replaces the directory. Kafka gets an IOException when it next opens a file in the
+    directory: at the latest when it next writes high watermarks. Until then Kafka still writes to
+    its open files. The first directory never fails, because it has KRaft's metadata log, and
+    without this log a broker exits.
 
     Raises:
-        NothingDoneError: no directory but the first holds a replica.
+        NothingDoneError: only the first directory has a replica.
     """
     target = cluster.brokers[aim.victim]
     used = [folder for folder in target.log_directories[1:] if disk_damage.partitions(folder)]
     if not used:
-        raise NothingDoneError(f"no further log directory of broker {target.id} holds a replica")
+        raise NothingDoneError(f"only the first log directory of broker {target.id} has a replica")
     folder = used[int(aim.choice * len(used))]
     names = [replica.name for replica in disk_damage.partitions(folder)]
     log, broken = _log(cluster, target), folder.with_name(f"{folder.name}{_BROKEN}")
@@ -446,7 +454,7 @@ def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         await_condition(
             lambda: (target.state, offline.search(_since(log, before))),
             lambda seen: seen[0] == "down" or bool(seen[1]),
-            what=f"broker {target.id} to give up its log directory {folder.name}",
+            what=f"broker {target.id} to stop using its log directory {folder.name}",
             limit_s=_OFFLINE_LIMIT_S,
         )
         ends = "; it has ended" if target.state == "down" else ""
@@ -459,18 +467,22 @@ def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _same_folder(_: Release, driver: str) -> str:
-    return "" if driver == "local" else "the remote tier's folder belongs to its brokers"
+    return (
+        ""
+        if driver == "local"
+        else ("only processes on this machine have a remote tier whose directory can fail")
+    )
 
 
 @aimed("tier-outage", at="topic", needs=TIERED, why_not=_same_folder)
 def tier_outage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let every request to the remote tier about the topic fail; no broker fails."""
+    """Make every request to the remote tier about the topic fail, while every broker runs."""
     tier = cluster.directory / REMOTE_TIER
     names = [
         at.name for at in tier.glob("*/") if remote_partition(at.name, aim.topic.name) is not None
     ]
     if not names:
-        raise NothingDoneError(f"the remote tier has nothing of {aim.topic.name} yet")
+        raise NothingDoneError(f"the remote tier has no segment of {aim.topic.name} yet")
     away = [(tier / name, (tier / name).rename(cluster.directory / name)) for name in names]
     try:
         for folder, _ in away:

@@ -1,8 +1,8 @@
-"""Faults that change a setting of the topic while it is in use; healing restores the plan's value.
+"""Faults that change a topic setting while the topic is in use; healing restores the plan's value.
 
-No changed setting deletes records that the run wrote: such records would look lost. Further faults
-add partitions, delete records, or delete a topic beside the topic under test. Their healing brings
-nothing back.
+No changed setting deletes records that the run wrote: such records would look lost. Other faults in
+this module add partitions, delete records, or delete a second topic. Their healing restores nothing
+that was deleted.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from highwater.nemesis.faults.registry import (
 _OLD_FORMAT: Final = "0.10.0"
 _PUT_BACK_S: Final = 90.0
 _CODEC: Final = "gzip"
-"""A codec that every release has, and that is not the default codec of a plan's producers."""
+"""A compression codec that every release supports, other than the plans' default codec."""
 
 
 def changed(
@@ -41,10 +41,10 @@ def changed(
 
 
 def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
-    """Repeat a request for a setting until the cluster responds: controllers may have no leader."""
+    """Request a topic setting until the cluster responds: the controllers may have no leader."""
     await_condition(
         lambda: cluster.configure(topic, setting),
-        what=f"the setting {next(iter(setting))} of {topic} to be put back",
+        what=f"the cluster to accept the setting {next(iter(setting))} of {topic} again",
         limit_s=_PUT_BACK_S,
         passing=(UnreachableError,),
     )
@@ -58,24 +58,28 @@ def set_min_isr(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("set-retention", at="topic", why_not=by_request, commands=())
 def set_retention(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Delete records after a week (retention.ms), so that brokers check segments for expiry."""
+    """Set retention.ms to a week, so that brokers check segments for expiry."""
     yield from changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
 
 
 @aimed("set-segment", at="topic", why_not=by_request, commands=())
 def set_segment(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Begin a new segment every second (segment.ms), and flush the segment before."""
+    """Set segment.ms to a second: each new segment flushes the previous one."""
     yield from changed(cluster, aim, "segment.ms", "1000")
 
 
 @aimed("set-compression", at="topic", why_not=by_request, commands=())
 def set_compression(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let the leader compress every batch anew (compression.type), and write its own bytes."""
+    """Make the leader compress every batch again (compression.type), and write new bytes."""
     yield from changed(cluster, aim, "compression.type", _CODEC)
 
 
 def _unclean(kafka: Release, _: str) -> str:
-    return "" if kafka.elects_unclean else "KRaft heeds the setting since 3.9 (KAFKA-12670)"
+    return (
+        ""
+        if kafka.elects_unclean
+        else ("on KRaft the setting has an effect only since 3.9 (KAFKA-12670)")
+    )
 
 
 @aimed("set-unclean", at="topic", why_not=_unclean, needs="--unclean")
@@ -98,7 +102,7 @@ def set_format(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("add-partitions", at="topic", why_not=by_request, commands=(), awaits_coordination=True)
 def add_partitions(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Add a partition to the topic, to which the workload does not send; groups read it."""
+    """Add a partition to the topic; the workload does not send to it, but groups read it."""
     topic = aim.topic
     with contextlib.closing(cluster.probe()) as probe:
         live = sorted(probe.live_brokers())
@@ -129,8 +133,8 @@ def _requested_deletions(kafka: Release, driver: str) -> str:
 def delete_records(cluster: Cluster, aim: FaultTarget) -> Iterator[FaultEffect]:
     """Delete the oldest quarter to half of a partition's records (DeleteRecords, KIP-107).
 
-    The judge knows that these records may be missing from the final read. A group that lags could
-    miss them, too, so that runs with groups do not have this fault.
+    The checkers know that these records may be missing from the final read. A group that lags could
+    miss the records, too, so runs with groups do not have this fault.
     """
     name, number = aim.topic.name, aim.partition
     with contextlib.closing(cluster.probe()) as probe:
@@ -150,33 +154,34 @@ def delete_records(cluster: Cluster, aim: FaultTarget) -> Iterator[FaultEffect]:
 
 
 def _deletes_topics(kafka: Release, _: str) -> str:
-    return "" if kafka.coordination == "kraft" else "it deletes topics by KRaft's way"
+    return "" if kafka.coordination == "kraft" else "the fault uses KRaft's way to delete topics"
 
 
 @aimed("recreate-topic", at="topic", why_not=_deletes_topics, awaits_coordination=True)
 def recreate_topic(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Create, delete and create a topic beside the topic under test; healing deletes it.
+    """Create, delete and re-create a second topic beside the topic under test; healing deletes it.
 
-    It has as many partitions and replicas, and a new id each time (KIP-516).
+    The second topic has as many partitions and replicas as the first, and a new id each time
+    (KIP-516).
     """
     name, live = f"{aim.topic.name}-neighbour", sorted(cluster.brokers)
     replicas = [live[: aim.topic.replication_factor]] * aim.topic.partitions
     if any(broker.state != "running" for broker in cluster.brokers.values()):
-        raise NothingDoneError("a topic is created when every broker runs")
+        raise NothingDoneError("Highwater creates a topic only when every broker runs")
     cluster.create_topic(name, replicas, {})
     try:
         cluster.delete_topic(name)
         cluster.create_topic(name, replicas, {})
-        yield f"{name} was deleted and made anew"
+        yield f"{name} was deleted and created again"
     finally:
         _delete(cluster, name)
 
 
 def _delete(cluster: Cluster, topic: str) -> None:
-    """Request the deletion until the cluster responds, as in ``_put_back``."""
+    """Request the deletion until the cluster accepts it, as in ``_put_back``."""
     await_condition(
         lambda: cluster.delete_topic(topic),
-        what=f"topic {topic} to be deleted",
+        what=f"the cluster to accept the deletion of topic {topic}",
         limit_s=_PUT_BACK_S,
         passing=(UnreachableError,),
     )

@@ -1,9 +1,10 @@
 """Upgrades and downgrades under load: brokers are restarted one by one at the next level.
 
-A level consists of jars, protocol and message format (``clusters.releases.software_level``).
-``--to`` names the releases of the upgrade. The procedure is that of Kafka's own upgrade notes.
-ZooKeeper keeps the version of the first release. On KRaft the controllers are restarted before the
-brokers; then the cluster gets the new ``metadata.version`` at once.
+A level is a combination of jars, protocol version and message format
+(``clusters.releases.software_level``). The option ``--to`` names the releases of the upgrade. The
+procedure follows Kafka's upgrade notes. ZooKeeper keeps the version of the first release. On KRaft
+the controllers are restarted before the brokers; then the whole cluster gets the new
+``metadata.version`` at once.
 """
 
 import contextlib
@@ -24,52 +25,52 @@ _ISR_LIMIT_S: Final = 60.0
 
 @aimed("upgrade", at="cluster", needs="--to", awaits_coordination=True)
 def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker, in order, at the next step of --to: jars, protocol or message format.
+    """Restart every broker in turn at the next level of --to: new jars, protocol or message format.
 
-    On KRaft the controller is restarted first, and metadata.version changes without a restart. The
-    next broker is stopped when every replica is in sync again. Healing does nothing: the cluster
-    stays at its new level, and the next injection continues from this level.
+    On KRaft the controllers are restarted first, and metadata.version changes without a restart.
+    The fault stops the next broker only when every replica is in sync again. Healing changes
+    nothing: the cluster stays at its new level, and the next injection continues from there.
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):
-        raise NothingDoneError("there is nothing to upgrade to: the plan has no newer level")
+        raise NothingDoneError("the plan has no newer level to which brokers could be upgraded")
     roll(cluster, aim.levels[at + 1], aim.note, aim.topic)
     yield f"every broker runs {aim.levels[at + 1]}"
 
 
 @aimed("downgrade", at="cluster", needs="--to", awaits_coordination=True)
 def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker with the previous jars, in order, while their protocol is still used.
+    """Restart every broker in turn with the previous jars, while their protocol is still in use.
 
-    Kafka's upgrade notes allow no downgrade after the newer protocol was used; then the fault has
-    no effect. On KRaft the controller is restarted first here, too.
+    Kafka's upgrade notes forbid a downgrade after brokers have used the newer protocol; then the
+    fault has no effect. On KRaft the controllers are restarted first.
     """
     at = _height(cluster, aim.levels)
     now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
     if now == before or (now.protocol, now.format) != (before.protocol, before.format):
-        raise NothingDoneError(f"no downgrade is possible from {now}")
+        raise NothingDoneError(f"Kafka forbids a downgrade from {now}")
     roll(cluster, before, aim.note, aim.topic)
     yield f"every broker runs {before} again"
 
 
 def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
-    """Upgrade a cluster without records through all remaining levels.
+    """Upgrade a cluster through all remaining levels; the cluster must have no records.
 
     Raises:
-        HarnessError: a broker does not start, or does not come back in time.
+        HarnessError: a broker does not start, or has no session in time.
     """
     for level in levels[_height(cluster, levels) + 1 :]:
         roll(cluster, level, lambda _says, _broker: None)
 
 
 def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None) -> None:
-    """Stop each broker in order and start it at a level; wait for the ISRs before the next broker.
+    """Restart each broker in turn at a level; before the next broker, wait for all ISRs.
 
-    If the brokers of a KRaft cluster already have the jars, the cluster only begins to use the
-    features of this level.
+    If the brokers of a KRaft cluster already run these jars, no broker is restarted: the cluster
+    only gets the level's features.
 
     Args:
-        note: gets each broker that runs again.
+        note: records a text about each broker that runs again.
         topic: the topic whose replicas must be in sync before the next broker; None without a
             topic.
 
@@ -103,12 +104,12 @@ def _restart(node: ClusterNode, level: Level) -> None:
 
 
 def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
-    """Return the lowest level of any broker, as an index of ``levels``."""
+    """Return the index in ``levels`` of the oldest level that a broker runs."""
     return min(levels.index(broker.level) for broker in cluster.brokers.values())
 
 
 def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
-    """Return each partition's ISR. It has all replicas, unless a fault has removed a replica."""
+    """Return each partition's ISR, which has all replicas unless a fault has removed one."""
     if topic is None:
         return []
     return [
@@ -116,7 +117,7 @@ def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
             await_condition(
                 partial(probe.partition, topic.name, partition),
                 lambda state: bool(state.isr),
-                what=f"an answer on the ISR of {topic.name}-{partition}",
+                what=f"a response that names the ISR of {topic.name}-{partition}",
                 limit_s=_ISR_LIMIT_S,
                 passing=(UnreachableError,),
             ).isr

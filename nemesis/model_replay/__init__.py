@@ -1,1 +1,1 @@
-"""Replays: the model's schedules, executed on real brokers step by step."""
+"""Replays: schedules from the model, executed on real brokers step by step."""

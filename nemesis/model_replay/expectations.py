@@ -1,4 +1,4 @@
-"""Compare the state that a schedule expects after a step with the state of the brokers."""
+"""Compare the brokers' state after a step with the state that the schedule expects."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from highwater.nemesis.stories.helpers import hw_on_disk
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The assignment of the model's replica numbers to brokers."""
+    """Maps brokers to the model's replica numbers."""
 
     brokers: Mapping[int, int]
 
@@ -25,10 +25,10 @@ class ReplicaAssignment:
 def differences(
     context: ScheduleContext, cast: ReplicaAssignment, expect: Expect, *, silent: Collection[int]
 ) -> StateDifferences:
-    """Return the differences between expected and actual state.
+    """Return the differences between the brokers' state and the expected state.
 
     Args:
-        silent: replicas that cannot report LEO and HW, because they are frozen or dead.
+        silent: replicas that cannot report LEO and HW, because they are paused or dead.
 
     Raises:
         UnreachableError: a broker that should respond did not.
@@ -47,7 +47,7 @@ def differences(
 
 Value: TypeAlias = int | Collection[int] | Collection[str] | None
 Seen: TypeAlias = list[tuple[str, int | None, Value, Value]]
-"""Each property, its replica, its expected value (None for any), and its actual value."""
+"""A property, its replica, its expected value (None: any value), and its actual value."""
 
 
 def _controller(context: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
@@ -94,7 +94,7 @@ def _replicas(
 
 
 def _value(value: Value) -> StateValue:
-    """Return a value as a number, or as sorted replicas or records; -1 for None."""
+    """Return a number, or sorted replicas or records; -1 for None."""
     if value is None or isinstance(value, int):
         return -1 if value is None else value
     return tuple(sorted(value))

@@ -1,4 +1,4 @@
-"""A gate on a link: the relay holds some kinds of messages, and sends one message at a time."""
+"""A gate on a link: the relay holds messages, and forwards one at a time on request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,10 +16,10 @@ Row = Mapping[str, Any]
 
 
 class MessageGate:
-    """Holds every message that one of its rules matches, from its creation until ``open``.
+    """Holds every message that matches a rule of the gate, until ``open`` is called.
 
     Args:
-        says: a name of the messages for errors: ``fetches of broker 2 from broker 1``.
+        says: a name of the messages for error messages: ``fetches of broker 2 from broker 1``.
     """
 
     def __init__(self, network: Network, says: str, *rules: MessageRule) -> None:
@@ -27,7 +27,7 @@ class MessageGate:
         self._catchers = [network.catch(rule) for rule in rules]
 
     def count(self, event: str) -> int:
-        """Return how often an event has happened to messages at this gate."""
+        """Return the number of times that an event has happened to messages at this gate."""
         return sum(len(catcher.events(event)) for catcher in self._catchers)
 
     def in_hand(self) -> Sequence[Row]:
@@ -42,11 +42,12 @@ class MessageGate:
         """Wait until a message waits at this gate, and return it.
 
         Args:
-            caught: the least number of messages that must have arrived so far.
+            caught: the number of messages that must have arrived at the gate in total.
 
         Raises:
             WaitTimeoutError: no message arrived.
-            ScheduleNotFollowedError: several messages wait, so that one alone cannot pass.
+            ScheduleNotFollowedError: several messages wait, so the gate cannot forward a single
+                one.
         """
         waiting, _ = await_condition(
             lambda: (self.in_hand(), self.count("caught")),
@@ -62,7 +63,7 @@ class MessageGate:
         return waiting[0]
 
     def let_pass(self) -> None:
-        """Forward the message that waits at the gate."""
+        """Forward the waiting message."""
         for catcher in self._catchers:
             catcher.let_pass()
 

@@ -1,4 +1,4 @@
-"""Execute a schedule by messages: the relay holds all messages, and each step sends some."""
+"""Execute a schedule message by message: the relay holds messages, and each step forwards some."""
 
 from collections.abc import Callable, Mapping
 from itertools import permutations
@@ -23,28 +23,27 @@ _HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
 _ENDED_S: Final = 5.0
-"""In this time, an ended fetcher must send no fetch: 50 times its wait between fetches."""
+"""The time in which a stopped fetcher must send no fetch: 50 times its wait between fetches."""
 LAG_S: Final = 8.0
-"""The replica lag limit for a schedule with a lag step. It is longer than all other steps together.
-"""
+"""The replica lag limit for a schedule with a lag step; longer than all other steps together."""
 
 _PATIENCE_MS: Final = "300000"
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # A leader answers a fetch at once, with its HW from before the fetch, as in the model.
+    # A leader responds to a fetch at once, with its HW from before the fetch, as in the model.
     "replica.fetch.wait.max.ms": "0",
     "replica.fetch.backoff.ms": "100",
-    # No client gives up a message that the wire holds.
+    # No client's request times out while the relay holds it.
     "request.timeout.ms": _PATIENCE_MS,
     "replica.socket.timeout.ms": _PATIENCE_MS,
     "controller.socket.timeout.ms": _PATIENCE_MS,
     "replica.lag.time.max.ms": _PATIENCE_MS,
 }
-"""Broker settings of a replay by messages."""
+"""Broker settings of a replay message by message."""
 
 
 class MessagePlayer(Player):
-    """Executes a schedule on ZooKeeper: followers' requests and decisions wait at gates."""
+    """Executes a schedule; followers' requests and controller decisions wait at gates."""
 
     def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
         super().__init__(context, schedule)
@@ -61,7 +60,7 @@ class MessagePlayer(Player):
         """Close every gate, and wait until each follower's next fetch waits at its gate.
 
         Raises:
-            HarnessError: there is no wire, or a follower does not fetch.
+            HarnessError: the cluster runs without the relay, or a follower does not fetch.
         """
         network, numbers = self._network, sorted(self._cast.brokers)
         for number in numbers:
@@ -93,14 +92,14 @@ class MessagePlayer(Player):
     @property
     def _network(self) -> Network:
         if self._context.cluster.network is None:
-            raise HarnessError("this schedule needs the wire")
+            raise HarnessError("this replay holds messages, but the cluster runs without the relay")
         return self._context.cluster.network
 
     def take(self, step: ScheduleStep) -> None:
-        """Take the step, and wait for the expected state.
+        """Execute the step, and wait for the expected state.
 
         Raises:
-            HarnessError: the step cannot be taken, or the brokers show another state.
+            HarnessError: the step cannot be executed, or the brokers report another state.
         """
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
@@ -127,30 +126,30 @@ class MessagePlayer(Player):
         self._open()
 
     def send(self, step: ScheduleStep) -> None:
-        """Send records to a broker, whether or not it leads according to the controller."""
+        """Send records to a broker, even if the controller has elected another leader."""
         address = self._context.cluster.brokers[self.broker(broker_of(step))].address
         self._context.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill the step's broker; its requests that wait at gates are lost."""
+        """Kill the step's broker; drop its requests that wait at gates."""
         super().kill(step)
         self._forget(broker_of(step))
 
     def stop(self, step: ScheduleStep) -> None:
-        """Shut the step's broker down in order; its requests that wait at gates are lost."""
+        """Shut the step's broker down in order; drop its requests that wait at gates."""
         super().stop(step)
         self._forget(broker_of(step))
 
     def expire(self, step: ScheduleStep) -> None:
-        """End the session of the step's broker; decisions that have not reached it are lost."""
+        """End the session of the step's broker; drop decisions that wait for it."""
         super().expire(step)
         self._decisions[broker_of(step)].lose()
 
     def failover(self, _: ScheduleStep) -> None:
-        """Kill the controller; decisions that it had not delivered are lost.
+        """Kill the controller; drop decisions that it has not delivered.
 
-        All brokers with a replica are frozen until a broker without a replica takes over, because a
-        controller sends decisions to itself without the wire.
+        All brokers with a replica are paused until a broker without a replica becomes the
+        controller. A controller with a replica would send decisions to itself without the relay.
         """
         context, cluster = self._context, self._context.cluster
         controller = context.controller()
@@ -165,14 +164,14 @@ class MessagePlayer(Player):
         context.until(
             context.probe.controller,
             lambda broker: broker in others,
-            what="a broker without a replica to take over",
+            what="a broker without a replica to become the controller",
             limit_s=STEP_LIMIT_S,
         )
         for broker in frozen:
             context.nemesis.heal(broker)
         for number, gate in self._decisions.items():
             if number not in self._silent:
-                gate.await_message()  # the next controller sends each broker the present state
+                gate.await_message()  # the next controller sends only the present state
 
     def register(self, step: ScheduleStep) -> None:
         """Wait until the step's broker has a session again."""
@@ -185,7 +184,7 @@ class MessagePlayer(Player):
         )
 
     def wipe(self, step: ScheduleStep) -> None:
-        """Kill the step's broker and empty its disk; its requests that wait at gates are lost."""
+        """Kill the step's broker and empty its disk; drop its requests that wait at gates."""
         number = broker_of(step)
         self._context.nemesis.inject("wipe", self.broker(number))
         self._gone(number)
@@ -197,9 +196,9 @@ class MessagePlayer(Player):
                 gate.lose()
 
     def learn(self, step: ScheduleStep) -> None:
-        """Send a decision to a broker, and all earlier decisions that wait for it.
+        """Forward a decision of the controller to a broker, after all earlier decisions that wait.
 
-        A move with ZooKeeper consists of two decisions of the controller (docs/replay.md).
+        With ZooKeeper, a move of leadership consists of two decisions (docs/replay.md).
         """
         number = broker_of(step)
         self._learn_up_to(number, self._epochs[step.decision or 0] or 0)
@@ -211,17 +210,18 @@ class MessagePlayer(Player):
             row = gate.await_message()
             if row["epoch"] > epoch:
                 raise ScheduleNotFollowedError(
-                    f"the next decision for broker {self.broker(number)} has epoch"
-                    f" {row['epoch']} and not {epoch}"
+                    f"the next decision for broker {self.broker(number)} has epoch "
+                    f"{row['epoch']} and not {epoch}"
                 )
             self._apply(number, gate)
             if row["epoch"] == epoch:
                 return
 
     def _apply(self, number: int, gate: MessageGate) -> None:
-        """Forward one decision to a broker; requests of this broker that wait at gates are lost.
+        """Forward one decision to a broker; drop this broker's requests that wait at gates.
 
-        A broker that ends a fetcher waits until its request has a response or loses its connection.
+        A broker that stops a fetcher waits until the fetcher gets a response, or its connection
+        closes.
         """
         answered = gate.count("answered") + 1
         gate.let_pass()
@@ -243,34 +243,36 @@ class MessagePlayer(Player):
         )
 
     def fetch(self, step: ScheduleStep) -> None:
-        """Send one fetch and its response, and wait until the follower's next request waits."""
+        """Forward one fetch and its response; wait for the follower's next request."""
         gate = self._ask(step, _FETCH)
         gate.await_message()
 
     def end_fetch(self, step: ScheduleStep) -> None:
-        """Send one fetch whose response ends the fetcher, and check that no fetch follows.
+        """Forward one fetch whose response stops the fetcher, and check that no fetch follows.
 
         Raises:
-            ScheduleNotFollowedError: the follower still fetches.
+            ScheduleNotFollowedError: the follower sends another fetch.
         """
         gate = self._ask(step, _FETCH)
         self._context.hold(_ENDED_S)
         if gate.in_hand():
-            raise ScheduleNotFollowedError(f"broker {self.broker(broker_of(step))} fetches on")
+            raise ScheduleNotFollowedError(
+                f"broker {self.broker(broker_of(step))} must stop fetching, but still fetches"
+            )
 
     def truncate(self, step: ScheduleStep) -> None:
-        """Send the follower's request for the end of its last epoch, if it has epochs."""
+        """Forward the follower's request for the end of its last epoch, if it sends one."""
         gate = self._gate(step)
         if gate.await_message()["api"] == _QUESTION:
             self._ask(step, _QUESTION)
             gate.await_message()
 
     def attempt(self, step: ScheduleStep) -> None:
-        """Send a request that the receiver is expected to refuse."""
+        """Forward a request that the receiver must refuse."""
         self._ask(step, None)
 
     def ask(self, step: ScheduleStep) -> None:
-        """Send one fetch, and hold its response."""
+        """Forward one fetch, and hold its response."""
         number, asks = broker_of(step), step.asks
         rule = MessageRule(
             action="hold",
@@ -280,14 +282,14 @@ class MessagePlayer(Player):
             target=self.broker(number),
             times=0,
         )
-        says = f"answers of broker {rule.source} to broker {rule.target}"
+        says = f"responses of broker {rule.source} to broker {rule.target}"
         answers = self._answers[number] = MessageGate(self._network, says, rule)
         self._require(self._gate(step), _FETCH)
         self._gate(step).let_pass()
         answers.await_message()
 
     def receive(self, step: ScheduleStep) -> None:
-        """Send a held response to its follower, which may follow another leader by then."""
+        """Forward a held response to its follower, even if the follower now has another leader."""
         if step.asks is None:
             self._answers.pop(broker_of(step)).open()
             return
@@ -299,8 +301,8 @@ class MessagePlayer(Player):
     def lag(self, step: ScheduleStep) -> None:
         """Let the other followers fetch until the leader drops the lagging follower from the ISR.
 
-        Before that, while every replica is in the ISR, put the next leader first in the assignment
-        (docs/replay.md).
+        Before the fetches, while every replica is in the ISR, put the next leader first in the
+        partition's assignment (docs/replay.md).
         """
         context, leader = self._context, broker_of(step)
         follower = self.broker(-1 if step.asks is None else step.asks)
@@ -311,7 +313,7 @@ class MessagePlayer(Player):
         ]
         self._prefer_heir(step)
         if step.asks not in self._silent:
-            says = f"the wire holds every fetch of broker {follower}"
+            says = f"the relay holds every fetch of broker {follower}"
             context.fault_log.fault(_HOLD, "inject", says, follower)
             self._starved.add(follower)
         fetched = float("-inf")
@@ -336,9 +338,9 @@ class MessagePlayer(Player):
         )
 
     def _prefer_heir(self, step: ScheduleStep) -> None:
-        """Put the next leader first in the assignment, which begins a new leader epoch.
+        """Put the next leader first in the partition's assignment; this starts a new leader epoch.
 
-        Brokers that have applied the newest decision then also learn the new epoch.
+        Only brokers that have applied the newest decision learn the new epoch.
         """
         steps = self._schedule.steps
         rest = steps[steps.index(step) :]
@@ -353,7 +355,7 @@ class MessagePlayer(Player):
         epoch = context.until(
             lambda: context.probe.partition(context.topic, 0).leader_epoch or 0,
             lambda seen: seen > before,
-            what="the reassignment to begin a leader epoch",
+            what="the reassignment to start a new leader epoch",
             limit_s=LIMIT_S,
         )
         for number in self._decisions:
@@ -368,7 +370,9 @@ class MessagePlayer(Player):
     def _require(self, gate: MessageGate, api: int | None) -> None:
         row = gate.await_message()
         if api not in {None, row["api"]}:
-            wrong = "asks where its epoch ended" if row["api"] == _QUESTION else "fetches"
+            wrong = (
+                "asks the leader for the end of its epoch" if row["api"] == _QUESTION else "fetches"
+            )
             raise ScheduleNotFollowedError(f"broker {row['source']} {wrong} instead")
 
     def _ask(self, step: ScheduleStep, api: int | None) -> MessageGate:

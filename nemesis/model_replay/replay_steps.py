@@ -1,4 +1,4 @@
-"""The loop over the steps of a replay, for both models."""
+"""The loop over the steps of a replay, for the replication and the transaction model."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -18,10 +18,10 @@ def replay_steps(
     title: Callable[[_Step], str],
     broker: Callable[[_Step], int | None] = lambda _: None,
 ) -> None:
-    """Execute every step, and record it with its number and title.
+    """Execute every step, and record its number and title.
 
     Raises:
-        ScheduleNotFollowedError: a step could not be taken, or had another effect.
+        ScheduleNotFollowedError: a step could not be executed, or had another effect.
         HarnessError: the run must end early.
     """
     for number, step in enumerate(steps, start=1):
@@ -30,7 +30,7 @@ def replay_steps(
         try:
             take(step)
         except HarnessError as error:
-            context.check()  # the end of the run is no missed step
+            context.check()  # an early end of the run is no failed step
             seen = error.seen if isinstance(error, WaitTimeoutError) else None
             differences = seen if isinstance(seen, StateDifferences) else ()
             missed = MissedStep(number=number, differences=differences)

@@ -1,9 +1,9 @@
-"""Executes a model's schedule on real brokers.
+"""Execute a schedule from the model on real brokers.
 
-A model takes one step at a time, but real brokers run concurrently. So a broker that must not run
-ahead is paused (SIGSTOP), and after each step the player waits for the expected state. A pause must
-be shorter than the session timeout and the replica lag limit (``settings``). If a schedule cannot
-be followed, a ScheduleNotFollowedError names the step.
+The model executes one step at a time, but real brokers run concurrently. So the player pauses
+(SIGSTOP) each broker that must not act yet, and after each step it waits for the expected state. A
+pause must be shorter than the session timeout and the replica lag limit (``settings``). If the
+brokers do not follow the schedule, a ScheduleNotFollowedError names the step.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 ZOOKEEPER_SESSION_S: Final = 18.0
-"""Session timeout on ZooKeeper, the longest hold. It may be long, because ``expire`` ends sessions
-at once."""
+"""The session timeout with ZooKeeper: a broker cannot be paused longer. It may be long, because
+``expire`` ends sessions at once."""
 
 KRAFT_SESSION_S: Final = 9.0
 """The session timeout on KRaft, where sessions end only without heartbeats. An ``expire`` step
@@ -35,10 +35,10 @@ SHRINK_S: Final = 4.0
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
-    """Return the broker settings for the replay of a schedule.
+    """Return the broker settings with which a schedule is replayed.
 
-    A HW-lag window is open for ``FETCH_WAIT_S``. Brokers write no HW to disk during the schedule,
-    unless the schedule waits for such a write.
+    Followers learn a new HW only after ``FETCH_WAIT_S``. Brokers write no HW to disk during the
+    schedule, unless the schedule waits for such a write.
     """
     actions = {step.action for step in schedule.steps}
     by_message = dict(SETTINGS) if schedule.by == "message" else {}
@@ -48,7 +48,7 @@ def settings(schedule: Schedule) -> dict[str, str]:
     lag_s = SHRINK_S if "shrink" in actions else 30.0
     return {
         **widen(FETCH_WAIT_S),
-        # A new leader first ends its fetcher, which waits this long for a frozen peer (by default
+        # A new leader first stops its fetcher, which waits this long for a paused peer (by default
         # 30 s; seen on 0.10.2.2 and 0.11.0.3).
         "request.timeout.ms": str(int(FETCH_WAIT_S * 1000) + 1000),
         "auto.leader.rebalance.enable": "false",
@@ -63,11 +63,11 @@ def settings(schedule: Schedule) -> dict[str, str]:
 
 
 def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local") -> Plan:
-    """Return the plan that replays a schedule on any release.
+    """Return the plan that replays a schedule on a release.
 
-    On ZooKeeper the controller is an additional broker without a replica, which only a failover
-    kills; each failover needs one more broker. On KRaft there is an additional broker if all
-    replicas are down at once, to report the controller's decisions.
+    With ZooKeeper, the controller is an additional broker without a replica. Only a failover kills
+    it, so each failover needs one more broker. With KRaft, the plan has an additional broker if all
+    replicas are down at the same time; this broker then reports the controller's decisions.
     """
     spare = int(_all_are_down(schedule))
     if release(kafka).coordination == "zookeeper":
@@ -91,7 +91,7 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
 
 
 def _all_are_down(schedule: Schedule) -> bool:
-    """Return whether, after some step, no broker with a replica is running."""
+    """Return whether, after any step, all brokers with a replica are down."""
     down: set[int | None] = set()
     for step in schedule.steps:
         if step.action in {"kill", "stop"}:
@@ -105,34 +105,34 @@ def _all_are_down(schedule: Schedule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A model's schedule in the form of a story's script."""
+    """The script of a plan that replays a schedule from the model."""
 
     schedule: Schedule
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """Return the brokers that get a replica, in assignment order; never the controller.
+        """Return the brokers that get a replica, in assignment order; none is the controller.
 
         Raises:
-            WaitTimeoutError: a broker has no session, or there is no controller.
+            WaitTimeoutError: a broker has no session, or no broker is the controller.
         """
         controller = await_cluster(cluster, probe)
         return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
 
     def play(self, context: ScheduleContext) -> None:
-        """Play the schedule.
+        """Execute every step of the plan's schedule.
 
         Raises:
-            ScheduleNotFollowedError: a step could not be taken, or had another effect.
+            ScheduleNotFollowedError: a step could not be executed, or had another effect.
             HarnessError: the run must end early.
         """
         play(context, self.schedule)
 
 
 def play(context: ScheduleContext, schedule: Schedule) -> None:
-    """Execute every step of a schedule; the context's replicas must be in the schedule's order.
+    """Execute a schedule; the context's replicas must be in the schedule's order.
 
     Raises:
-        ScheduleNotFollowedError: a step could not be taken, or had another effect.
+        ScheduleNotFollowedError: a step could not be executed, or had another effect.
         HarnessError: the run must end early.
     """
     kind = MessagePlayer if schedule.by == "message" else Player

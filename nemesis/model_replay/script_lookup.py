@@ -1,4 +1,4 @@
-"""Finds the script of a plan: a story, or a schedule of the model."""
+"""Find the script of a plan: a story (a scripted scenario), or a schedule from the model."""
 
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.harness.runs.plan import Plan
@@ -10,11 +10,12 @@ from highwater.nemesis.model_replay.transaction_replay import (
 from highwater.nemesis.stories.registry import Story, find_story
 
 Script = Story | Replay | TransactionReplay
-"""A schedule that assigns replicas to brokers (``cast``, ``play``)."""
+"""An object that chooses the brokers of the replicas (``cast``) and executes a schedule (``play``).
+"""
 
 
 def find_script(plan: Plan) -> Script | None:
-    """Return the script of a plan; None if the plan's faults are drawn at random.
+    """Return the script of a plan; None if the plan's faults are random.
 
     Raises:
         UsageError: the plan names an unknown story, or its schedule is not valid.

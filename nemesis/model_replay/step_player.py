@@ -1,4 +1,4 @@
-"""Executes a schedule's steps on real brokers, and tracks frozen, paused and dead brokers."""
+"""Execute a schedule's steps on real brokers, and track paused and dead brokers."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ _POLL_S: Final = 0.01
 
 
 class Player:
-    """Executes a schedule.
+    """Executes a schedule from the model.
 
-    Replicas have the model's numbers; ``broker`` returns the real broker.
+    Replicas have the model's numbers; ``broker`` returns a replica's real broker.
     """
 
     def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
@@ -39,18 +39,18 @@ class Player:
         return self._cast.brokers[number]
 
     def begin(self) -> None:
-        """Prepare the first step; subclasses may need this."""
+        """Prepare the first step; a hook for subclasses."""
 
     def take(self, step: ScheduleStep) -> None:
-        """Freeze the brokers that the step holds, take the step, and wait for the expected state.
+        """Pause the brokers that the step holds, execute the step, and wait for the expected state.
 
         Raises:
-            HarnessError: the step cannot be taken, or the brokers show another state.
+            HarnessError: the step cannot be executed, or the brokers report another state.
         """
         dying = {
             number for number in self._frozen if step.action == "kill" and number == step.broker
         }
-        self._hold(step.held | dying)  # a frozen broker is not woken only to be killed
+        self._hold(step.held | dying)  # do not resume a paused broker before its kill
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         command = _COMMANDS.get(step.action)
@@ -63,7 +63,7 @@ class Player:
         await_condition(
             lambda: differences(self._context, self._cast, step.expect, silent=self._silent),
             lambda differences: not differences,
-            what="what must follow",
+            what="the next step",
             limit_s=STEP_LIMIT_S,
             every_s=_POLL_S,
             passing=(UnreachableError,),
@@ -77,21 +77,21 @@ class Player:
 
     @property
     def _silent(self) -> set[int]:
-        """The replicas that do not respond, because they are paused or dead."""
+        """Return the replicas that do not respond, because they are paused or dead."""
         return set(self._frozen) | self._down
 
     def _leader(self) -> int:
-        """Return the replica that leads according to the controller; -1 without a leader."""
+        """Return the replica that the controller reports as leader; -1 without a leader."""
         return self._cast.number(self._context.state().leader)
 
     def _live(self) -> frozenset[int]:
         """Return the brokers that have a session."""
         return self._context.until(
-            self._context.probe.live_brokers, what="an answer on which brokers have sessions"
+            self._context.probe.live_brokers, what="a response that lists brokers with sessions"
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Pause these replicas and those that a step has paused, and resume all others.
+        """Pause these replicas and all that a pause step has paused; resume the others.
 
         The leader is paused first, because the others fetch from it.
         """
@@ -108,14 +108,14 @@ class Player:
             self._woken[number] = self._context.clock()
 
     def _line_up(self, new_leader: int | None) -> None:
-        """Make the broker that the schedule elects the next candidate."""
+        """Put the schedule's next leader first in the order in which the controller elects."""
         if new_leader is not None and new_leader >= 0:
             self._context.cluster.set_next_leader(
                 self._context.topic, self._context.partition, self.broker(new_leader)
             )
 
     def send(self, step: ScheduleStep) -> None:
-        """Send records to the named broker or the leader, when no paused broker can fetch them."""
+        """Send records to the step's broker or the leader, once no paused broker can fetch them."""
         context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
@@ -125,10 +125,10 @@ class Player:
         context.direct.send_batch((step.record or "").split(), context.partition, address=address)
 
     def _drain(self, leader: int) -> None:
-        """Wait until no fetch of a paused follower waits at the leader.
+        """Wait until the leader has no open fetch request of a paused follower.
 
-        The leader would send the next record in its response, which the follower would receive when
-        it resumes. After ``FETCH_WAIT_S`` the leader sends an empty response.
+        In its response to an open fetch, the leader would send the next record, and the follower
+        would get it when it resumes. After ``FETCH_WAIT_S`` the leader sends an empty response.
         """
         followers = set(self._frozen) - {leader}
         if followers and leader not in self._frozen:
@@ -137,7 +137,7 @@ class Player:
             self._context.hold(until - self._context.clock())
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill the step's broker, whether it is paused or not."""
+        """Kill the step's broker, even if it is paused."""
         number = broker_of(step)
         self._context.nemesis.inject("kill", self.broker(number))
         self._gone(number)
@@ -146,7 +146,7 @@ class Player:
         """Shut the step's broker down in order.
 
         On KRaft the broker ends only when every live broker has applied the controller's decision,
-        so frozen brokers are resumed as soon as the controller has decided.
+        so paused brokers are resumed as soon as the controller has decided.
         """
         number = broker_of(step)
         context = self._context
@@ -160,7 +160,7 @@ class Player:
                         else context.probe.partition(context.topic, context.partition)
                     ),
                     lambda state: state is None or self._left(number, state),
-                    what=f"the controller to let broker {self.broker(number)} shut down",
+                    what=f"the controller to accept the shutdown of broker {self.broker(number)}",
                     limit_s=STEP_LIMIT_S,
                 )
                 self._hold(frozenset())
@@ -169,7 +169,7 @@ class Player:
         self._expired.add(number)
 
     def _left(self, number: int, state: PartitionState) -> bool:
-        """Return whether a replica is no longer the leader and not in the ISR."""
+        """Return whether a replica is neither the leader nor in the ISR."""
         broker = self.broker(number)
         return state.leader != broker and (broker not in state.isr or state.leader < 0)
 
@@ -179,34 +179,34 @@ class Player:
         self._frozen.pop(number, None)
 
     def pause(self, step: ScheduleStep) -> None:
-        """Freeze the step's broker until a step resumes it."""
+        """Pause the step's broker until a later step resumes it."""
         self._paused.add(broker_of(step))
         self._hold(step.held)
 
     def resume(self, step: ScheduleStep) -> None:
-        """Resume the step's broker, unless the step holds it."""
+        """Resume the step's broker, unless this step must hold it."""
         self._paused.discard(broker_of(step))
         self._hold(step.held)
 
     def start(self, step: ScheduleStep) -> None:
-        """Start the step's broker on its old disk; wait for the end of its old session, if any."""
+        """Start the step's broker on its old disk, after its old session has ended."""
         number = broker_of(step)
         self._context.nemesis.heal(self.broker(number))
         self._down.discard(number)
         self._expired.discard(number)
 
     def move(self, step: ScheduleStep) -> None:
-        """Move leadership to the step's broker by request."""
+        """Move leadership to the step's broker by a request to the cluster."""
         self._context.cluster.move_leader(
             self._context.topic, self._context.partition, self.broker(broker_of(step))
         )
 
     def elect_unclean(self, _: ScheduleStep) -> None:
-        """Request an unclean election from the controller, which elects the first live replica."""
+        """Request an unclean election; the controller elects the first live replica."""
         self._context.cluster.elect_unclean(self._context.topic, self._context.partition)
 
     def wipe(self, step: ScheduleStep) -> None:
-        """Empty the disk of a broker that is down; healing starts the broker on the empty disk."""
+        """Empty the disk of a stopped broker; healing starts the broker on the empty disk."""
         context, broker = self._context, self.broker(broker_of(step))
         effect = empty_disk(context.cluster.brokers[broker], context.plan.topic)
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
@@ -230,21 +230,21 @@ class Player:
         )
 
     def learn(self, step: ScheduleStep) -> None:
-        """Wait until a broker agrees with the controller on whether the broker leads."""
+        """Wait until a broker knows whether the controller has made it the leader."""
         number = broker_of(step)
         broker = self.broker(number)
         if number in self._silent:
             raise ScheduleNotFollowedError(
-                f"broker {broker} is frozen or dead, and cannot learn the decision"
+                f"broker {broker} is paused or dead, and cannot learn the decision"
             )
         leads = self._leader() == number
         await_leads(self._context, broker, leads=leads, limit_s=STEP_LIMIT_S)
 
     def _require_sessions(self) -> None:
-        """Make sure that no broker was frozen for so long that its session ended.
+        """Make sure that no broker was paused for so long that its session ended.
 
         Raises:
-            ScheduleNotFollowedError: a frozen broker has lost its session.
+            ScheduleNotFollowedError: the session of a paused broker has ended.
         """
         silent = set(self._frozen) - self._expired
         if not silent:
@@ -253,7 +253,7 @@ class Player:
         ended = sorted(self.broker(number) for number in silent if self.broker(number) not in live)
         if ended:
             raise ScheduleNotFollowedError(
-                f"broker {ended[0]} was frozen for so long that its session ended"
+                f"broker {ended[0]} was paused for so long that its session ended"
             )
 
 
@@ -274,7 +274,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
 
 
 def broker_of(step: ScheduleStep) -> int:
-    """Return the replica of a step; raise ScheduleNotFollowedError if it names none."""
+    """Return the replica of a step; raise ScheduleNotFollowedError if the step names none."""
     if step.broker is None:
-        raise ScheduleNotFollowedError(f"{step.action} names no broker")
+        raise ScheduleNotFollowedError(f"the step {step.action} names no broker")
     return step.broker

@@ -1,8 +1,8 @@
-"""Executes a counterexample of the transaction model on real brokers.
+"""Execute a counterexample of the transaction model on real brokers.
 
-The relay is between the producer and the brokers, and between brokers. It holds a request that is
-late in the counterexample, on a connection that the sender has closed. After each step the log must
-have the length that the model predicts for this release and client.
+The producer and the brokers send all messages through the relay. If a request is late in the
+counterexample, the relay holds it, on a connection that the sender has closed. After each step the
+partition's log must have the length that the model predicts for this release and client.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from highwater.nemesis.stories.helpers import await_event, await_replicas
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
 MODEL: Final = "transactions"
-"""The value of ``model`` in the file of a counterexample of the transaction model."""
+"""The value of the field ``model`` in a counterexample file of the transaction model."""
 
 _WRITER: Final = "writer"
 _PRODUCE: Final = f"Produce client:{_WRITER}>*"
@@ -47,10 +47,10 @@ _OLD_JAVA: Final = "java:3.9.2"
 """The last release of Java's clients that has only transaction version 1."""
 
 _REQUEST_S: Final = 4.0
-"""A coordinator repeats a marker request without a response after this time."""
+"""The time after which a coordinator repeats a marker request that got no response."""
 
 _FORGETS_S: Final = 2.0
-"""A leader stores the state of a producer without an open transaction for this time."""
+"""The time after which a leader forgets a producer without an open transaction."""
 
 _FORGETS_EVERY_S: Final = 0.5
 
@@ -61,7 +61,7 @@ def is_transaction_replay(plan: Plan) -> bool:
 
 
 def searched_client(counterexample: TransactionCounterexample, kafka: str) -> str:
-    """Return the client for which a counterexample was searched, as in a plan."""
+    """Return the client library for which the model was searched, as a plan names it."""
     if counterexample.client == LIBRDKAFKA:
         return LIBRDKAFKA
     java = transaction_client(read_client(JAVA, kafka))
@@ -79,7 +79,7 @@ def transaction_plan(
     """Return the plan that replays a counterexample on any release.
 
     Args:
-        client: library of the producers, as in a plan; None means the client of the search.
+        client: library of the producers, as a plan names it; None means the library of the search.
 
     Raises:
         UsageError: the counterexample cannot be replayed.
@@ -113,13 +113,13 @@ def _settings(counterexample: TransactionCounterexample) -> dict[str, str]:
 
 
 def _client_of(plan: Plan) -> str:
-    """Return the model's client that corresponds to the plan's client."""
+    """Return the model's name of the plan's client library."""
     return transaction_client(read_client(plan.client, plan.played_on))
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionReplay:
-    """A counterexample of the transaction model in the form of a script."""
+    """The script of a plan that replays a counterexample of the transaction model."""
 
     counterexample: TransactionCounterexample
 
@@ -130,10 +130,10 @@ class TransactionReplay:
         return cls(TransactionCounterexample.from_plain(plain))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """Return the brokers of the partition, when the cluster is ready.
+        """Wait until the cluster is ready; return the brokers of the partition.
 
         Raises:
-            WaitTimeoutError: a broker has no session, or there is no controller, at the limit.
+            WaitTimeoutError: a broker has no session in time, or no broker is the controller.
         """
         await_cluster(cluster, probe)
         return tuple(sorted(cluster.brokers)[:_REPLICAS])
@@ -142,7 +142,7 @@ class TransactionReplay:
         """Execute the counterexample.
 
         Raises:
-            ScheduleNotFollowedError: a step could not be taken, or had another effect.
+            ScheduleNotFollowedError: a step could not be executed, or had another effect.
         """
         plan = context.plan
         actions = transaction_schedule(self.counterexample, plan.kafka, _client_of(plan))
@@ -162,7 +162,7 @@ class _TransactionPlayer:
     refused: tuple[str, ...] = ()
 
     def take(self, action: TransactionAction) -> None:
-        """Take a step, and wait until the log has the length that the model predicts."""
+        """Execute a step, and wait until the log has the length that the model predicts."""
         if action.action == "begin":
             self.writer.begin()
             self.is_open = True
@@ -184,22 +184,26 @@ class _TransactionPlayer:
             self._await_length(action.length)
 
     def finish(self) -> None:
-        """Abort the open transaction, if any, and let another producer commit a record after it."""
+        """Abort the open transaction, if any; then let another producer commit a record."""
         refusal = self.writer.abort() if self.is_open else ""
         if self.is_open:
-            self.context.note(f"the application aborts in the end: {refusal or 'done'}")
+            self.context.note(f"after the last step the application aborts: {refusal or 'done'}")
         for record in self.refused:
             error = self.writer.errors.get(record)
             if error is None:
-                raise ScheduleNotFollowedError(f"{record} should have been refused, but was not")
+                raise ScheduleNotFollowedError(
+                    f"brokers must refuse {record}, but have acknowledged it"
+                )
             self.context.note(f"{record} was refused: {error}")
         if refusal:
             self.writer.renew()
-            self.context.note("a new producer aborts the transaction that the failed one left open")
+            self.context.note(
+                "a new producer aborts the transaction that the failed producer left open"
+            )
         other = self.context.transactional(_OTHER)
         other.begin()
         other.send(_LAST, 0)
-        self.context.note(f"another producer commits {_LAST}: {other.commit()}")
+        self.context.note(f"another producer commits {_LAST}; outcome: {other.commit()}")
 
     def _send(self, action: TransactionAction) -> None:
         self.refused += (action.record,) if action.refused else ()
@@ -227,10 +231,12 @@ class _TransactionPlayer:
         if commits and outcome != OK:
             raise ScheduleNotFollowedError(f"the commit has the outcome {outcome}")
         if action.held == END and not self.messages[END].caught:
-            raise ScheduleNotFollowedError("the wire did not hold the transaction's EndTxn")
+            raise ScheduleNotFollowedError(
+                "the relay did not hold the transaction's EndTxn request"
+            )
 
     def _release(self, action: TransactionAction) -> None:
-        """Send a held request; if its connection is closed, wait for its discarded response."""
+        """Forward a held request; if its connection is closed, await the discarded response."""
         self.messages[action.held].release("schedule")
         if action.record:
             self.writer.flush()
@@ -248,7 +254,7 @@ class _TransactionPlayer:
         self.context.until(
             lambda: self.context.probe.producers(leader, self.context.topic, 0),
             lambda producers: not producers,
-            what=f"broker {leader} to forget every producer of the partition",
+            what=f"broker {leader} to remove the state of every producer in the partition",
             limit_s=_LIMIT_S,
         )
 
@@ -264,15 +270,14 @@ class _TransactionPlayer:
 
 
 def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
-    """Return whether a run had the model's predicted losses; None if it ended differently.
+    """Return whether a run shows the errors that the model predicted; None if others happened.
 
     Args:
         plan: the plan of a replay.
-        anomalies: kind and value of each anomaly that breaks a promise.
+        anomalies: kind and value of each anomaly that breaks a promise of Kafka.
 
     Returns:
-        True if records were lost, published, repeated or left hanging as predicted; False if none
-            was predicted and none happened.
+        True if the predicted errors happened; False if no error was predicted and none happened.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
     fate = predict_records(counterexample, plan.kafka, _client_of(plan))

@@ -1,1 +1,1 @@
-"""Schedules of faults: their notation, random choice, checks and execution."""
+"""Schedules of faults: notation, random choice, validation and execution."""

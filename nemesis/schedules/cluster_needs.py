@@ -1,4 +1,4 @@
-"""Requirements of a plan's faults: the relay, clocks, or voters that can change."""
+"""Find the cluster features that a plan's faults need: relay, clocks, changeable voters."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _FAMILIES: Final = frozenset(("network", "clients", "messages"))
 
 
 def wired(plan: Plan) -> bool:
-    """Return whether the plan's cluster needs the wire between its nodes.
+    """Return whether the plan's cluster needs the relay between its nodes.
 
     Raises:
         UsageError: the plan names a fault that does not exist.
@@ -22,7 +22,7 @@ def wired(plan: Plan) -> bool:
 
 
 def dynamic_quorum(plan: Plan) -> bool:
-    """Return whether the plan needs a quorum whose voters can be added and removed (KIP-853).
+    """Return whether the plan needs a KRaft quorum with changeable voters (KIP-853).
 
     Raises:
         UsageError: the plan names a fault that does not exist.
@@ -31,7 +31,7 @@ def dynamic_quorum(plan: Plan) -> bool:
 
 
 def clocks(plan: Plan) -> bool:
-    """Return whether the plan's brokers need their own clocks.
+    """Return whether each broker of the plan needs its own clock.
 
     Raises:
         UsageError: the plan names a fault that does not exist.

@@ -1,4 +1,4 @@
-"""Inject and heal the steps of a schedule within its budget, and record every step."""
+"""Inject and heal the faults of a schedule within the plan's budget, and record every step."""
 
 import itertools
 import threading
@@ -21,16 +21,16 @@ from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_con
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
-"""The key in a budget for the greatest number of brokers with an open fault at the same time."""
+"""The budget's key for the greatest number of brokers that may have a fault at the same time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveFault:
-    """An injected fault of a step, which is not healed yet.
+    """A fault that a step has injected and that is not healed yet.
 
     Attributes:
-        number: the step's number, in the order in which steps were taken.
+        number: the step's number, in the order of execution.
     """
 
     number: int
@@ -40,14 +40,14 @@ class ActiveFault:
 
 
 def targets(context: ScheduleContext, step: FaultStep) -> list[int | None]:
-    """Return the current target brokers of a step; ``[None]`` if its fault hits no broker."""
+    """Return a step's target brokers at this moment; ``[None]`` if its fault hits no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
     return [*resolve(context, step)]
 
 
 def named_client(step: FaultStep) -> str:
-    """Return the client that a step names as its target; empty if the step may hit any client."""
+    """Return the client that a step names as its target; empty if it may hit any client."""
     aims = find_fault(step.fault).scope == "client" and step.target not in TARGETS
     return step.target if aims else ""
 
@@ -74,14 +74,14 @@ class ScheduleExecutor:
         self._context.log.step("begin")
 
     def aim(self, step: FaultStep) -> list[int | None]:
-        """Return the current target brokers of a step. Without a target, skip the step."""
+        """Return a step's target brokers at this moment; if there is none, skip the step."""
         numbers = targets(self._context, step)
         if not numbers:
-            self.leave_out(step, None, f"there is no {step.target} for it")
+            self.leave_out(step, None, f"no node matches the target {step.target} now")
         return numbers
 
     def inject(self, step: FaultStep, broker: int | None) -> ActiveFault | None:
-        """Inject a fault. If the fault is skipped, record this and return None.
+        """Inject a step's fault; if this is not possible, record the step as skipped.
 
         Args:
             broker: the target; None for a fault without a broker.
@@ -94,7 +94,7 @@ class ScheduleExecutor:
         with self._lock:
             why = self._too_much(step.fault, broker)
             if controllers == []:
-                why = f"there is no {step.target} for it"
+                why = f"no node matches the target {step.target} now"
             if not why:
                 self._spend(step.fault, broker)
         if why:
@@ -124,7 +124,7 @@ class ScheduleExecutor:
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return the current target controllers of a step; None if the fault has none."""
+        """Return a step's target controllers at this moment; None for another kind of target."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)
@@ -134,21 +134,21 @@ class ScheduleExecutor:
     ) -> None:
         """Record that a step is skipped, and why.
 
-        Every such step is recorded. Only the first step with the same fault, broker and reason also
-        gets a note.
+        Every skipped step is recorded. Only the first with the same fault, broker and reason is
+        also noted in the fault log.
 
         Args:
-            number: the step's number, if the step already has a number.
+            number: the step's number, if it already has one.
         """
         with self._lock:
             first = (step.fault, broker, why) not in self._noted
             self._noted.add((step.fault, broker, why))
         if first:
-            self._context.note(f"{step.fault} is left out: {why}", broker)
+            self._context.note(f"{step.fault} is skipped: {why}", broker)
         self._context.log.step("left-out", step=number, says=why, **_row(step, broker))
 
     def heal(self, *fault: ActiveFault) -> None:
-        """Heal these faults in parallel; return when healing has taken effect."""
+        """Heal these faults in parallel; return when they are gone."""
         if not fault:
             return
         with ThreadPoolExecutor(len(fault), thread_name_prefix="heal") as pool:
@@ -173,10 +173,10 @@ class ScheduleExecutor:
                 self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
-        """Return a text about the budget's limit that a fault would exceed; empty if none."""
+        """Return a text about the budget limit that a fault would exceed; empty without one."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
-            return f"it was injected {most} times, the limit of the budget"
+            return f"the fault was injected {most} times, which is the budget's limit"
         brokers = self._budget.get(BROKERS)
         if brokers is None:
             return ""
@@ -186,7 +186,7 @@ class ScheduleExecutor:
         elif broker is not None:
             hurt |= {broker}
         return (
-            f"the budget allows faults on {brokers} brokers at a time"
+            f"the budget allows faults on {brokers} brokers at the same time"
             if len(hurt) > brokers
             else ""
         )
@@ -198,21 +198,21 @@ class ScheduleExecutor:
 
 
 def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
-    """Return why a fault could not be injected, if the run can continue without the fault.
+    """Return why a fault could not be injected, or raise the error if the run cannot continue.
 
-    A request to the cluster may get no response while another fault is open; this is no failure of
-    the harness. But if a broker does not start again, the run fails.
+    While another fault is open, the cluster may not respond to a request; the run then continues.
+    If a broker does not start again, the run fails.
 
     Args:
-        ended: whether the broker had already exited, without a fault.
+        ended: whether the broker had exited by itself before the fault.
 
     Raises:
-        HarnessError: the error itself.
+        HarnessError: the given error, if the run cannot continue.
     """
     if isinstance(error, FaultConflictError):
         return _OVERLAPS
     if ended:
-        return f"its broker had ended by itself: {error.message}"
+        return f"the broker had exited by itself: {error.message}"
     waived = isinstance(error, (NothingDoneError, UnreachableError))
     if waived or find_fault(name).scope == "topic":
         return error.message
@@ -231,10 +231,10 @@ def _row(step: FaultStep, broker: int | None) -> dict[str, object]:
 
 
 def require_health(context: ScheduleContext) -> None:
-    """Wait, before the first fault, until every broker has a session and all replicas are in sync.
+    """Wait until every broker has a session and all replicas are in sync, before the first fault.
 
     Raises:
-        WaitTimeoutError: a broker has no session, or a replica is not in sync, within the limit.
+        WaitTimeoutError: in time, a broker has no session or a replica is not in sync.
     """
     await_condition(
         context.probe.live_brokers,

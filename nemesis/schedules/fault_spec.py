@@ -1,7 +1,7 @@
 """The items of ``--nemesis``: a fault, its target, and its weight.
 
-Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data. The executor looks
-up its brokers when it injects the fault.
+Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target such as ``leader`` is a word.
+The executor finds the broker that it means when it injects the fault.
 """
 
 import re
@@ -50,7 +50,7 @@ TARGETS: Final = {
     "majority": "more than half the brokers",
     "all": "every broker",
 }
-"""Targets of a fault of a broker, beside a broker's id."""
+"""Targets of a broker's fault; a broker's id is also a target."""
 
 CONTROLLER_TARGETS: Final = {
     "leader": "the leader of the KRaft quorum or ZooKeepers; any if there is none",
@@ -60,7 +60,7 @@ CONTROLLER_TARGETS: Final = {
     "majority": "more than half the nodes",
     "all": "every node",
 }
-"""Targets of a fault of the coordination, beside the id of a controller or ZooKeeper."""
+"""Targets of a fault of the coordination; the id of a controller or ZooKeeper is also a target."""
 
 _Seen = TypeVar("_Seen")
 _Other = TypeVar("_Other")
@@ -73,8 +73,8 @@ class FaultSpec:
 
     Attributes:
         target: a key of ``TARGETS`` or a broker's id; for a fault of the coordination, a key of
-            ``CONTROLLER_TARGETS`` or a controller's id. None: the target is drawn, too.
-        weight: the frequency of the fault, compared with a fault of weight 1.
+            ``CONTROLLER_TARGETS`` or a controller's id. None: the target is random.
+        weight: the relative frequency of the fault in random schedules.
     """
 
     fault: Fault
@@ -83,15 +83,15 @@ class FaultSpec:
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Read an item of ``--nemesis``.
+        """Parse an item of ``--nemesis``.
 
         Raises:
-            UsageError: the word has a wrong form, or names an unknown fault or target.
+            UsageError: the item has a wrong form, or names an unknown fault or target.
         """
         match = _WORD.fullmatch(word)
         if match is None:
             raise UsageError(
-                f"{word!r} is not a fault with a target and a weight",
+                f"{word!r} does not have the form fault@target=weight",
                 hint="Write kill, kill@leader or kill@leader=3.",
             )
         fault = find_fault(match["name"])
@@ -99,26 +99,28 @@ class FaultSpec:
         of_client = fault.scope == "client"
         if of_client and target in TARGETS:
             raise UsageError(
-                f"{fault.name} hits a client, and cannot be aimed at a broker",
+                f"{fault.name} hits a client, not a broker",
                 hint=f"Write {fault.name}, or {fault.name}@producer-0.",
             )
         aims = target is not None and not of_client
         if target is not None and aims and target not in TARGETS and not target.isdecimal():
-            raise UsageError(f"no fault can be aimed at {target!r}", hint=nearest(target, TARGETS))
+            raise UsageError(
+                f"{target!r} is not a target of a fault", hint=nearest(target, TARGETS)
+            )
         of_controller = fault.scope == "coordination" and (
             target in CONTROLLER_TARGETS or (target or "").isdecimal()
         )
         if aims and fault.scope != "broker" and not of_controller:
             raise UsageError(
-                f"{fault.name} hits the {fault.scope}, and cannot be aimed at a broker",
+                f"{fault.name} hits the {fault.scope}, not a broker",
                 hint=f"Write {fault.name} alone.",
             )
         if not WEIGHT.least <= weight <= WEIGHT.most:
-            raise UsageError(f"a weight of {weight}: out of range", hint=f"{WEIGHT.says}.")
+            raise UsageError(f"the weight {weight} is out of range", hint=f"{WEIGHT.says}.")
         return cls(fault=fault, target=target, weight=weight)
 
     def require(self, plan: Plan, kafka: Release) -> None:
-        """Raise an error for a fault or target that the release, driver or brokers do not support.
+        """Raise an error if the plan's release, driver or brokers do not support the fault.
 
         Raises:
             UsageError: the message states the reason.
@@ -137,12 +139,13 @@ class FaultSpec:
             _require_option(name, COORDINATORS[self.target].needs, plan)
             if plan.external is not None:
                 raise UsageError(
-                    f"{name}: an external cluster has many coordinators",
+                    f"{name} is not possible: an external cluster has many coordinators",
                     hint="Name a broker by its id.",
                 )
         if self.target == "controller" and kafka.coordination == "kraft":
             raise UsageError(
-                f"{self.fault.name}@controller: on KRaft the controller is no broker",
+                f"{self.fault.name}@controller is not possible: on KRaft the controller is no "
+                "broker",
                 hint="Use controller-kill or controller-pause.",
             )
         ids = plan.broker_ids
@@ -152,7 +155,7 @@ class FaultSpec:
             raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
 
     def _require_controllers(self, plan: Plan) -> None:
-        """Raise an error for controllers that the plan does not have.
+        """Raise an error if the plan does not have the target controllers.
 
         Raises:
             UsageError: the message states the reason.
@@ -160,25 +163,26 @@ class FaultSpec:
         name, ids = self.fault.name, controller_ids(plan.controllers)
         if self.target and self.target.isdecimal() and int(self.target) not in ids:
             raise UsageError(
-                f"{name} hits the coordination, which has no node {self.target}",
+                f"{name} hits a ZooKeeper or controller, but the run has no node {self.target}",
                 hint=f"Write {name} alone, or aim it at {' or '.join(map(str, ids))}.",
             )
         if self.target == "minority" and len(ids) == 1:
             raise UsageError(
-                f"{name}@minority: one controller has no minority", hint="Add --controllers 3."
+                f"{name}@minority is not possible: one controller has no minority",
+                hint="Add --controllers 3.",
             )
         if self.fault.spares_majority and self.target in {"majority", "all"}:
             raise UsageError(
-                f"{name}@{self.target}: a majority cannot recover its lost records",
+                f"{name}@{self.target} is not possible: a majority cannot recover its lost records",
                 hint=f"Aim it at fewer: {name}@minority.",
             )
 
 
 def resolve_controllers(context: ScheduleContext, target: str, choice: float) -> list[int]:
-    """Return the controllers or ZooKeepers that are a target's current members.
+    """Return the controllers or ZooKeepers that a target means at this moment.
 
     Args:
-        choice: a number from 0 to 1, which decides between candidates.
+        choice: a number from 0 to 1, which decides among candidates.
     """
     ids = sorted(context.cluster.controllers)
     if target.isdecimal():
@@ -193,7 +197,7 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
 
 
 def _require_option(name: str, needs: Needs, plan: Plan) -> None:
-    """Raise an error for a fault or target if the plan lacks the option that it needs.
+    """Raise an error if the plan lacks the option that a fault or target needs.
 
     Raises:
         UsageError: the message states why the option is needed.
@@ -202,7 +206,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
     options: dict[Needs, tuple[object, str, str]] = {
         "--unclean": (
             plan.topic.unclean_leader_election,
-            "elects leaders that lack records, but this run promises clean elections",
+            "elects leaders that lack records, but this run allows only clean elections",
             "Add --unclean.",
         ),
         "--to": (
@@ -212,24 +216,24 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
         ),
         CLIENTS: (
             plan.wire_clients,
-            "needs clients that are connected through the wire",
+            "needs clients that connect through the relay",
             "Add --wire-clients.",
         ),
         CONTROLLERS: (
             plan.controllers > 1,
-            "needs a quorum, and this run has one controller",
+            "needs a quorum, but this run has one controller",
             "Add --controllers 3.",
         ),
         TRACES: (plan.trace_flushes, "needs a trace of flushes", "Add --trace-flushes."),
         LOG_DIRS: (
             plan.log_dirs > 1,
-            "needs several log directories, and this run has one",
+            "needs several log directories, but this run has one",
             "Add --log-dirs 2.",
         ),
         KEYS: (workload.keys, "needs a compacted topic", "Add --keys 100."),
         STRACE: (
             not plan.trace_flushes,
-            "needs strace, which traces flushes in this run",
+            "needs strace, but this run already traces flushes by strace",
             "Leave out the fault, or --trace-flushes.",
         ),
         PROGRAM: (plan.program, "hits a program under test", "Use highwater app."),
@@ -255,11 +259,11 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
 
 
 def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
-    """Return the brokers that are the current members of a step's target and have no open fault.
+    """Return the brokers that a step's target means at this moment, and that have no open fault.
 
-    Sequences that overlap may hit a broker that has another fault, if both can be open at once. If
-    the leader or every follower has a fault already, or if there is no leader, another broker is
-    returned. For a controller or a coordinator no other broker is returned.
+    Steps that run at the same time may hit a broker that has another fault, if both can be open at
+    once. If the leader or every follower already has a fault, or no leader exists, another broker
+    replaces it. A controller or coordinator is never replaced.
     """
     target, partition, choice = step.target, step.partition, step.choice
     healthy = sorted(set(context.cluster.brokers) - context.nemesis.broken_brokers)
@@ -288,12 +292,12 @@ def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
 
 
 def _share(context: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
-    """Return a minority, a majority or all of the brokers; ``choice`` decides which."""
+    """Return a minority, a majority or all of the brokers; ``choice`` decides which brokers."""
     return _portion(healthy, len(context.cluster.brokers), target, choice)
 
 
 def _portion(candidates: list[int], total: int, target: str, choice: float) -> list[int]:
-    """Return as many candidates as a minority, a majority or all of ``total`` nodes."""
+    """Return candidates, as many as a minority, a majority or all of ``total`` nodes."""
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
     first = int(choice * len(candidates))
     return sorted([*candidates[first:], *candidates[:first]][:count])
@@ -302,7 +306,7 @@ def _portion(candidates: list[int], total: int, target: str, choice: float) -> l
 def _state(
     context: ScheduleContext, partition: int, topic: str = ""
 ) -> tuple[int, tuple[int, ...]]:
-    """Return leader and ISR of a partition (by default of the topic under test); else -1, ()."""
+    """Return leader and ISR of a partition, by default of the tested topic; -1, () if unknown."""
     look = partial(context.probe.partition, topic or context.topic, partition)
     state = _answer(look, None)
     return (-1, ()) if state is None else (state.leader, state.isr)

@@ -1,7 +1,7 @@
-"""Random schedules, drawn from the seed before the run, so that they can be repeated.
+"""Random schedules, which the seed determines before the run, so that they can be repeated.
 
-Targets are data ("the leader of partition 2"); the broker is looked up when a fault is injected.
-``nemesis.schedules.step_executor`` executes the steps, and every step is recorded with its effect.
+A target is a word such as ``leader``; the executor finds the broker when it injects the fault.
+``nemesis.schedules.step_executor`` executes the steps, and records every step with its effect.
 """
 
 import math
@@ -18,33 +18,34 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
-"""The ranges of the seconds before a step (calm) and of its duration (trouble). Each range begins
-below a broker's session timeout (2 s) and ends above it. So some faults end before an election, and
-others after it."""
+"""Ranges for the seconds before a step (calm) and for the seconds of its fault (trouble). Each
+range begins below a broker's session timeout (2 s) and ends above it. So some faults end before an
+election, and others after an election."""
 
 STORM_S = (12.0, 30.0)
-"""Range for the seconds of a storm; the shortest has room for the longest group."""
+"""Range for the seconds of a storm (a time with faults). The longest group of steps fits into the
+shortest storm."""
 
 LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
-"""The shortest schedule that has room for a fault, in seconds."""
+"""The shortest duration of a schedule with a fault, in seconds."""
 
 
 def draw(plan: Plan, lane: int = 0) -> Steps:
-    """Return the steps of a plan's random schedule; the same plan gives the same steps.
+    """Return the steps of a plan's random schedule; equal plans give equal steps.
 
     Steps with the same start are a group. Three of four groups have one step; the others have
-    several steps, at most as many as there are brokers. A schedule of ``LEAST_S`` or longer has at
-    least one group: the first group is shortened if necessary. The schedule of a program under test
-    begins with one fault of each kind, in the order of the plan.
+    several, at most one for each broker. A schedule of at least ``LEAST_S`` has a group, which is
+    shortened if necessary. The schedule for a program under test begins with one fault of each
+    kind, in the order of the plan.
 
-    With ``calm_s``, storms of 12 to 30 s, the same for all sequences, and pauses of that length
-    alternate: a group that would not end within a storm belongs to the next.
+    If the plan has ``calm_s``, storms of 12 to 30 s and pauses of ``calm_s`` alternate, at the same
+    times in all sequences. A group that would not end within its storm moves to the next storm.
 
     Args:
-        lane: number of the sequence, if several sequences run at the same time.
+        lane: number of the sequence, if several sequences of steps run at the same time.
 
     Raises:
-        UsageError: a word of the plan's nemesis is not valid.
+        UsageError: an item of the plan's nemesis is not valid.
     """
     choices = [FaultSpec.of(word) for word in plan.nemesis]
     weighted = [choice for choice in choices for _ in range(choice.weight)]
@@ -72,7 +73,7 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
 
 
 def _storms(plan: Plan) -> Iterator[float]:
-    """Yield when each storm of a plan ends; without ``calm_s`` there is one, which does not end."""
+    """Yield the end of each storm of a plan; without ``calm_s`` one storm lasts for ever."""
     dice = random.Random(f"{plan.seed} storms")  # noqa: S311 - to be repeatable, as in ``draw``
     end_s = 0.0 if plan.calm_s else math.inf
     while True:
@@ -82,21 +83,20 @@ def _storms(plan: Plan) -> Iterator[float]:
 
 
 def check_duration(seconds: float) -> None:
-    """Raise an error for a random schedule that is too short for any fault.
+    """Raise an error if a random schedule is too short for any fault.
 
     Raises:
-        UsageError: the duration is too short. The message has the least duration.
+        UsageError: the duration is too short. The message names the least duration.
     """
     if seconds < LEAST_S:
         raise UsageError(
-            f"{seconds:g} s are too short for a fault: a random schedule needs {LEAST_S:g} s"
-            " at least",
+            f"{seconds:g} s are too short: a random schedule needs at least {LEAST_S:g} s",
             hint=f"Use {LEAST_S:g}s or more.",
         )
 
 
 def draw_lanes(plan: Plan) -> Steps:
-    """Return the steps of all of a plan's sequences, which run at the same time."""
+    """Return the steps of all sequences of a plan; the sequences run at the same time."""
     return overlap(*(draw(plan, lane) for lane in range(plan.overlap)))
 
 
@@ -107,7 +107,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault and always a target, so that later draws do not depend on this item."""
+    """Draw a fault and always a target, so that later draws do not depend on the fault."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,
@@ -119,9 +119,9 @@ def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -
 
 
 def _shortened(calm_s: float, trouble_s: float, most_s: float) -> tuple[float, float]:
-    """Return the seconds before a group and the seconds of the group, shortened to fit."""
+    """Return the seconds before a group and the seconds of the group, shortened to the duration."""
     calm_s = min(calm_s, most_s - TROUBLE_S[0])
     trouble_s = min(trouble_s, most_s - calm_s)
-    if calm_s + trouble_s > most_s:  # the sum may exceed it by the last bit of a float
+    if calm_s + trouble_s > most_s:  # rounding may make the sum slightly too large
         trouble_s = math.nextafter(trouble_s, 0.0)
     return calm_s, trouble_s

@@ -1,8 +1,8 @@
 """Execute the steps of a schedule (``harness.runs.steps``).
 
-``play`` takes each step at its own time. Steps may overlap, so each step is injected and healed on
-its own thread; targets are looked up on the calling thread, in the order in which steps start.
-``play_in_turn`` takes groups of steps one after the other, for random schedules.
+``play`` executes each step at its own time. Steps may overlap, so a thread for each step injects
+and heals its fault. The calling thread finds the targets, in the order in which steps start.
+``play_in_turn`` executes groups of steps one after the other, for random schedules.
 """
 
 import threading
@@ -17,19 +17,19 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
-"""A step waits at most this long for a target without a fault, because an earlier fault may take
-longer to heal than in the recorded run."""
+"""A step waits at most this long until its target has no fault: an earlier fault may take longer to
+heal than in the recorded run."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
 _FIRST_WORK_S: Final = 120.0
-"""The first fault waits at most this long until the program works. The wait is not part of the
-run's time, because on a busy machine an instance may start slowly."""
+"""The first fault waits at most this long until the tested program works. The wait does not count
+as the run's time, because an instance may start slowly on a busy machine."""
 _THREADS_MOST: Final = 64
 
 
 def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
-    """Execute every step; if the steps end before ``duration_s``, wait until then.
+    """Execute every step, and wait until ``duration_s`` has passed.
 
     Raises:
         HarnessError: a fault could not be injected or healed, or the run must end early.
@@ -60,15 +60,14 @@ def play_in_turn(
 ) -> None:
     """Execute groups of steps with the same start; heal each group before the next.
 
-    Healing takes additional time, so later groups come later than planned. A group that could not
-    end within ``duration_s`` does not begin, except the first.
+    Healing takes additional time, so later groups start later than planned. A group that could not
+    end within ``duration_s`` is left out, except the first group.
 
     A fault of the program under test is injected only after the program has worked since its last
-    fault. Before that, the program's consumer group may wait for a dead member's session to end (45
-    s by default), and another fault would add a member to wait for. With an odd seed the first,
-    third and later odd faults are injected as soon as the program works, perhaps before its first
-    commit; with an even seed the others are. The remaining faults are injected after an additional
-    pause.
+    fault. Earlier, the program's consumer group may still wait until a dead member's session ends
+    (45 s by default), and another fault would add a dead member. Half of the faults are injected as
+    soon as the program works, perhaps before its first commit: the first, third and so on if the
+    seed is odd, the others if it is even. The other half are injected after an additional pause.
 
     Raises:
         HarnessError: the run must end early.
@@ -91,7 +90,8 @@ def play_in_turn(
         limit = deadline - trouble_s - worked_s if works else max(deadline, begun + _FIRST_WORK_S)
         if of_program and not _works(context, done, limit):
             context.note(
-                "the program has not worked since its last fault, so no more faults are injected"
+                "the program has processed nothing since its last fault, so no more faults are "
+                "injected"
             )
             break
         deadline += 0.0 if works else context.clock() - asked_at
@@ -110,9 +110,9 @@ def play_in_turn(
 
 
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
-    """Wait until the program's count exceeds ``done``; return False if it does not in time.
+    """Wait until the program's count of work exceeds ``done``; return False after the deadline.
 
-    A count that remains unknown, because no broker reports it, is treated as work.
+    If no broker reports the count, assume that the program works.
     """
     while (work := context.work()) is None or work <= done:
         if context.clock() >= deadline:
@@ -134,7 +134,7 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
 
 
 def _targets(executor: ScheduleExecutor, step: FaultStep) -> list[int | None]:
-    """Return the target brokers of a step: the named broker, or the brokers looked up now."""
+    """Return a step's target brokers: the broker with its id, or those that its word means."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
     return executor.aim(step)
@@ -147,7 +147,7 @@ def _take(
     broker: int | None,
     ended: threading.Event,
 ) -> None:
-    """Inject one fault when its target has no fault, and heal it, on its own thread."""
+    """Wait until a step's target has no fault; then inject the fault, and later heal it."""
     deadline = context.clock() + _TURN_S
     while (
         not context.nemesis.can(step.fault, broker, message=step.message)
@@ -156,6 +156,6 @@ def _take(
         if ended.wait(_LOOK_S):
             return
     active = executor.inject(step, broker)
-    # If the schedule ends early, all open faults are healed at its end, or the cluster is closed.
+    # If the schedule ends early, its end heals all open faults, or the cluster is closed.
     if active is not None and not ended.wait(step.lasts_s):
         executor.heal(active)

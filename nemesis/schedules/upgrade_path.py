@@ -1,4 +1,4 @@
-"""The path of a plan's upgrade, and its checks."""
+"""The software levels through which a plan upgrades its brokers, and their checks."""
 
 from itertools import pairwise
 from typing import Final
@@ -11,26 +11,26 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.steps import fault_in
 
 UPGRADE: Final = "upgrade"
-"""The fault that goes from one level to the next."""
+"""The name of the fault that upgrades brokers to the next level."""
 
 _IGNORED: Final = (3,)
 _PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
 
 def levels(plan: Plan) -> tuple[Level, ...]:
-    """Return the levels that brokers pass through, including the first level."""
+    """Return the software levels that brokers pass through, including the first level."""
     caps = {"protocol": plan.protocol, "format": plan.format}
     start = Level.of(release(plan.kafka), **caps)
     return (start, *upgrade_levels(start, map(release, plan.to), **caps))
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """Return the brokers' settings for the first level; empty if the plan names no level."""
+    """Return the broker settings of the first level; empty if the plan names no level."""
     return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
 
 
 def check_levels(plan: Plan) -> None:
-    """Raise an error for an upgrade, protocol or message format that Kafka does not support.
+    """Raise an error if Kafka does not support the plan's upgrade, protocol or message format.
 
     Raises:
         UsageError: the message states the reason.
@@ -61,7 +61,7 @@ def check_levels(plan: Plan) -> None:
 
 
 def _check_metadata(plan: Plan) -> None:
-    """Check a KRaft plan: its protocol is a metadata.version, and it has no message format.
+    """Check a KRaft plan: its protocol must be a metadata.version, without a message format.
 
     Raises:
         UsageError: the plan has a message format, or no release has this metadata.version.
@@ -76,7 +76,7 @@ def _check_metadata(plan: Plan) -> None:
 
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Raise an error for a path to an older release, or between ZooKeeper and KRaft.
+    """Raise an error if an upgrade leads to an older release, or from ZooKeeper to KRaft.
 
     Raises:
         UsageError: the message states the reason.
@@ -95,12 +95,13 @@ def _check_path(plan: Plan, path: list[Release]) -> None:
     for before, after in pairwise(path):
         if after.number <= before.number:
             raise UsageError(
-                f"Kafka {before.name} is not upgraded to {after.name}",
+                f"Kafka {before.name} cannot be upgraded to {after.name}",
                 hint="Name the releases of --to from the oldest to the newest.",
             )
     words = set(map(fault_in, plan.nemesis))
     words |= {step.fault for step in plan.steps}
     if plan.to and plan.story is None and UPGRADE not in words:
         raise UsageError(
-            "nothing in this run upgrades a broker", hint="Add upgrade to --nemesis, or a --story."
+            "no fault or story in this run upgrades a broker",
+            hint="Add upgrade to --nemesis, or a --story.",
         )

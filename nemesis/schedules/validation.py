@@ -1,4 +1,4 @@
-"""Raise errors for steps and budgets that cannot be followed, before the run starts."""
+"""Raise errors for steps and budgets that a run could not follow, before the run starts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +16,7 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 
 def check_budget(plan: Plan) -> None:
-    """Raise an error for a budget with an unknown fault, or with a limit out of range.
+    """Raise an error if the budget names an unknown fault, or a limit is out of range.
 
     Raises:
         UsageError: the message names the fault or the limit.
@@ -27,15 +27,16 @@ def check_budget(plan: Plan) -> None:
         least, limit = (1, plan.brokers) if name == BROKERS else TIMES
         if not least <= most <= limit:
             raise UsageError(
-                f"a budget of {name}={most}: out of range", hint=f"From {least} to {limit}."
+                f"the budget {name}={most} is out of range",
+                hint=f"Use a number from {least} to {limit}.",
             )
 
 
 def check_steps(plan: Plan, kafka: Release) -> None:
-    """Raise an error for steps with unknown names, or two faults on one target at a time.
+    """Raise an error if steps have unknown names, or two steps hit one target at the same time.
 
-    The broker of a word such as ``leader`` is still unknown. If this broker has a fault when the
-    step begins, the step is skipped.
+    A step may name its target by a word such as ``leader``; its broker is known only during the
+    run. If this broker has a fault when the step begins, the step is skipped.
 
     Raises:
         UsageError: the message names the step and the reason.
@@ -71,10 +72,10 @@ def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
     FaultSpec.of(f"{step.fault}@{step.target}" if aimed else step.fault).require(plan, kafka)
     _check_message(step, plan, kafka)
     limits = (
-        (step.at_s, *FAULTS_S, "seconds until it"),
-        (step.lasts_s, *FAULTS_S, "seconds of it"),
-        (step.partition, 0, plan.topic.partitions - 1, "as its partition"),
-        (step.choice, 0, 1, "as its choice"),
+        (step.at_s, *FAULTS_S, "seconds before the fault"),
+        (step.lasts_s, *FAULTS_S, "seconds of the fault"),
+        (step.partition, 0, plan.topic.partitions - 1, "as the partition of the fault"),
+        (step.choice, 0, 1, "as the choice of the fault"),
     )
     for value, least, most, what in limits:
         if not (isfinite(value) and least <= value <= most):
@@ -82,13 +83,14 @@ def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
 
 
 def _check_message(step: FaultStep, plan: Plan, kafka: Release) -> None:
-    """Raise an error for a message that the release does not have, or that the fault cannot use."""
+    """Raise an error if the release does not have the message, or the fault cannot use it."""
     if _scope(step) == "message":
         action = ACTIONS[step.fault.removesuffix("-message")]
         MessageSpec.of(step.message).require(action, plan, kafka)
     elif step.message:
         raise UsageError(
-            f"{step.fault} is not a fault of messages", hint="Leave it out, or use hold-message."
+            f"{step.fault} does not affect messages",
+            hint="Leave the message out, or use hold-message.",
         )
 
 
@@ -96,7 +98,7 @@ def _refuse_overlap(steps: Sequence[FaultStep], target: str) -> None:
     for before, after in pairwise(in_order(steps)):
         if after.at_s < before.ends_s:
             raise UsageError(
-                f"{before.fault} and {after.fault} would both hit {target} at"
-                f" {after.at_s:g} s, and a target has one fault at a time",
+                f"{before.fault} and {after.fault} would both hit {target} at {after.at_s:g} s, "
+                "but a target has only one fault at a time",
                 hint=f"The first is healed at {before.ends_s:g} s; let the second begin then.",
             )

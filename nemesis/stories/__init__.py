@@ -1,1 +1,1 @@
-"""Stories: scripted scenarios for three brokers, with a predicted outcome."""
+"""Stories: scripted scenarios for three brokers, each with a predicted outcome."""

@@ -1,12 +1,12 @@
-"""Canaries: schedules that lose data on every release; without a loss, the harness is broken.
+"""Canaries: stories that lose data on every release; if no loss is reported, the harness is wrong.
 
-These losses are no bugs of Kafka. A record that only its leader has is lost with the leader, and a
-leader that is elected from outside the ISR lacks records that the ISR had.
+These losses are no bugs of Kafka. If only the leader has a record, the record is lost with the
+leader. A leader elected from outside the ISR lacks records that the ISR had.
 
-``controller-unclean``: a topic and its brokers say that elections are clean, and elections are
-unclean all the same. On KRaft the controller decides, by a topic's own setting, else by *its own*
-settings (``ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic``); and a broker
-describes a topic by the broker's settings. In ``topic-clean`` the topic has the setting.
+``controller-unclean``: a topic and its brokers report clean elections, but elections are unclean.
+On KRaft the controller decides. It uses the topic's setting or, if the topic has none, *its own*
+setting (``ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic``). A broker, however,
+reports its own setting for the topic. In ``topic-clean`` the topic has the setting.
 """
 
 import contextlib
@@ -28,13 +28,12 @@ from highwater.nemesis.stories.story import FETCH_WAIT_S, HazardEnding, Predicti
 
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
-"""Followers are paused from ``_BEFORE_S`` before the end of their waiting fetches until
-``_AFTER_S`` after it. This interval and the kill of A fit well within the rest of a session, 2.33
-s."""
+"""Followers are paused from ``_BEFORE_S`` before their open fetches end until ``_AFTER_S`` after
+the end. This interval and the kill of A take less than the rest of a session, 2.33 s."""
 
 _ANSWER_S: Final = 0.5
 CONTROLLER_UNCLEAN: Final = "controller-unclean"
-"""The id of the hazard in the catalogue."""
+"""The id of this story's hazard in the catalogue of hazards (``checkers.hazards``)."""
 
 
 _LEADER_KILL: Final = """
@@ -66,30 +65,30 @@ _UNCLEAN: Final = """
 def _no_own_settings(release: Release) -> str:
     if release.coordination == "kraft" and release.elects_unclean:
         return ""
-    return "only on KRaft, from 3.9 on, controllers have a say of their own (KAFKA-12670)"
+    return "the controller's own setting decides only on KRaft from 3.9 on (KAFKA-12670)"
 
 
 @story(
     "leader-kill",
     _LEADER_KILL,
     outcome=(
-        "With acks=0 and acks=1 the record is lost on every release; with acks=all it is kept."
+        "With acks=0 and acks=1 the record is lost on every release. With acks=all it is kept."
     ),
 )
 def leader_kill(context: ScheduleContext) -> None:
-    """Lose a record that only the leader holds; acks=0 and acks=1 acknowledge such records."""
+    """Lose a record that only the leader has; with acks=0 or acks=1 it may be acknowledged."""
     a, b, survivor = context.replicas
     parked = context.clock()
     offset = settle(context)
     _hold_back(context, (b, survivor), parked)
     if context.plan.workload.acks == "all":
-        context.send_on(VICTIM)  # no answer can come: the followers are in the ISR, and held back
+        context.send_on(VICTIM)  # no response can come: the paused followers are in the ISR
     else:
         context.send(VICTIM, leader=a, limit_s=_ANSWER_S)
     await_replicas(
         context,
         lambda seen: seen[a].leo > offset,
-        what=f"broker {a} to hold {VICTIM}",
+        what=f"broker {a} to have {VICTIM}",
         limit_s=_ANSWER_S,
         brokers=(a,),
     )
@@ -97,18 +96,18 @@ def leader_kill(context: ScheduleContext) -> None:
     context.nemesis.heal_all((b, survivor))
     await_leader(context, b)
     if context.plan.workload.acks != "all" and context.replica(b).leo > offset:
-        raise ScheduleNotFollowedError(f"{VICTIM} had reached broker {b} before it was held back")
+        raise ScheduleNotFollowedError(f"broker {b} had fetched {VICTIM} before it was paused")
 
 
 def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: float) -> None:
-    """Pause the followers so that they cannot get records that are written from now on.
+    """Pause the followers so that they cannot fetch records that are written later.
 
-    A pause alone is not enough: the leader would send the next record in its response to a waiting
-    fetch, which the follower would receive when it resumes. So the followers are paused shortly
-    before their waiting fetches end, until the leader has sent empty responses.
+    A pause alone is not enough. In its response to an open fetch the leader would send the next
+    record, and the follower would receive it when it resumes. So the pause begins shortly before
+    the open fetches end, and lasts until the leader has sent empty responses.
 
     Args:
-        parked: a time before the fetches began to wait.
+        parked: a time before the leader received the open fetches.
     """
     latest = context.clock() + FETCH_WAIT_S
     context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
@@ -116,7 +115,7 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
         context.nemesis.inject("pause", broker)
     if context.clock() > parked + FETCH_WAIT_S:
         raise ScheduleNotFollowedError(
-            "the followers were paused too late to have no fetch at the leader"
+            "a follower was paused too late: its fetch request was still open at the leader"
         )
     context.hold(latest + _AFTER_S - context.clock())
 
@@ -124,16 +123,14 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
 @story(
     "unclean",
     _UNCLEAN,
-    outcome=(
-        "With unclean elections (on KRaft since 3.9) the record is lost; else the record is kept."
-    ),
+    outcome=("With unclean elections (on KRaft since 3.9) the record is lost, else kept."),
     controller="A",
 )
 def unclean(context: ScheduleContext) -> None:
     """Elect a leader uncleanly, without records that A acknowledged as the only member of the ISR.
 
-    On ZooKeeper A is the controller. A controller that is elected later does not remove brokers
-    that were already dead from an ISR (seen on 0.10.2); the lag limit removes them after 10 s.
+    With ZooKeeper, A is the controller. A later controller does not remove brokers from an ISR if
+    they were already dead (seen on 0.10.2); the replica lag limit removes them after 10 s.
     """
     topic = context.plan.topic
     allowed = topic.unclean_leader_election and context.cluster.release.elects_unclean
@@ -149,7 +146,7 @@ def unclean(context: ScheduleContext) -> None:
     why_not=_no_own_settings,
 )
 def controller_unclean(context: ScheduleContext) -> None:
-    """Play unclean, but neither the topic nor a broker has the setting: the controller has it."""
+    """Repeat unclean, but only the controller has the setting for unclean elections."""
     with _unclean_controllers(context):
         _outlive(context, unclean=True)
 
@@ -162,16 +159,16 @@ def controller_unclean(context: ScheduleContext) -> None:
     why_not=_no_own_settings,
 )
 def topic_clean(context: ScheduleContext) -> None:
-    """Play controller-unclean, but the topic has a setting of its own."""
+    """Repeat controller-unclean, but the topic's own setting forbids unclean elections."""
     with _unclean_controllers(context):
         _outlive(context, unclean=False)
 
 
 @contextlib.contextmanager
 def _unclean_controllers(context: ScheduleContext) -> Iterator[None]:
-    """Give the controllers the setting during the block."""
+    """Allow unclean elections on the controllers during the ``with`` block."""
     context.cluster.configure_controllers({UNCLEAN: "true"})
-    context.note(f"{UNCLEAN} is true on the controllers alone", step=1)
+    context.note(f"only the controllers have {UNCLEAN}=true", step=1)
     try:
         yield
     finally:
@@ -179,7 +176,7 @@ def _unclean_controllers(context: ScheduleContext) -> Iterator[None]:
 
 
 def _outlive(context: ScheduleContext, *, unclean: bool) -> None:
-    """Let A acknowledge a record alone and die, and let B and C come back."""
+    """Let A acknowledge a record alone; kill A, and start B and C again."""
     a, *others = context.replicas
     offset = settle(context)
     for broker in others:
@@ -190,7 +187,7 @@ def _outlive(context: ScheduleContext, *, unclean: bool) -> None:
         context,
         lambda seen: seen[a].hw > offset,
         what=f"broker {a} to commit {VICTIM}",
-        limit_s=20,  # the controller sends the ISR only after giving up on dead containers
+        limit_s=20,  # the controller sends the ISR only after timeouts of dead containers
         brokers=(a,),
     )
     context.nemesis.inject("kill", a)
@@ -199,4 +196,4 @@ def _outlive(context: ScheduleContext, *, unclean: bool) -> None:
         await_leader(context, *others)
     else:
         await_others(context, a, others)
-        context.note(f"broker {a} is dead, and no broker that lacks {VICTIM} may lead")
+        context.note(f"broker {a} is dead, and no broker without {VICTIM} may become leader")

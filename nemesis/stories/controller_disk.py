@@ -1,12 +1,13 @@
 """The story of a cluster with one controller, whose disk is lost.
 
-The decisions of a quorum are on the disks of its voters. If one of several voters restarts with an
-empty disk, it gets them from the other voters; a single voter cannot. It is formatted again, with
-the cluster's old id, and begins a new metadata log. A broker with a longer metadata log would have
-to truncate committed records, and exits (``KafkaRaftClient.handleFetchResponse``). After a restart,
-it truncates, and treats the replicas of every topic as strays (KAFKA-15605). A broker with a
-shorter metadata log appends the new log at its old end, because both logs have the same leader
-epochs (KIP-595).
+The voters of a KRaft quorum store its decisions on their disks. If one of several voters restarts
+with an empty disk, it fetches the decisions from the other voters; a single voter cannot. In this
+story the single voter is formatted again with the cluster's old id, and starts a new metadata log.
+A broker with a longer metadata log would have to truncate committed records, so it exits
+(``KafkaRaftClient.handleFetchResponse``). After a restart, it truncates its metadata log, and
+treats its replicas as strays, which it may delete (KAFKA-15605). A broker with a shorter metadata
+log appends records of the new log after its old ones, because both logs have the same leader epochs
+(KIP-595).
 """
 
 from typing import Final
@@ -18,15 +19,15 @@ from highwater.nemesis.stories.helpers import settle
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _LIMIT_S: Final = 240.0
-"""The limit of the wait for the new metadata log, which grows by two records a second
-(``metadata.max.idle.interval.ms``)."""
+"""The longest wait until the new metadata log is longer than the old one. It grows by two records a
+second (``metadata.max.idle.interval.ms``)."""
 _ANSWERS: Final = (3, 7)
 
 
 def _tells_nothing(release: Release) -> str:
     if release.coordination == "kraft" and release.number >= _ANSWERS:
         return ""
-    return "its controllers do not report their log's end (KIP-919)"
+    return "its controllers do not report the end of their log (KIP-919)"
 
 
 @story(
@@ -36,16 +37,16 @@ def _tells_nothing(release: Release) -> str:
         ending=Prediction(others=frozenset({("lost-decision", "topic {topic} was created")})),
     ),
     needs=StoryNeeds(one_controller=True),
-    outcome=("The controller no longer knows the topic; brokers still lead it."),
+    outcome=("The controller no longer knows the topic, but brokers still lead its partitions."),
     min_isr_most=3,
     why_not=_tells_nothing,
 )
 def lost_metadata(context: ScheduleContext) -> None:
-    """Lose the disk of the only controller, and start everything again."""
+    """Lose the disk of the only controller, and restart the whole cluster."""
     settle(context)
     [controller] = context.cluster.controllers
     old = context.until(
-        lambda: _end_of_log(context, controller), what="the controller to report its log's end"
+        lambda: _end_of_log(context, controller), what="the controller to report the end of its log"
     )
     context.nemesis.inject("controller-disk-loss", controllers=[controller])
     for broker in context.replicas:
@@ -54,10 +55,10 @@ def lost_metadata(context: ScheduleContext) -> None:
     end = context.until(
         lambda: _end_of_log(context, controller),
         lambda end: end > old,
-        what=f"the new metadata log to have more than the {old} records of the old one",
+        what=f"the new metadata log to have more than the {old} records of the old log",
         limit_s=_LIMIT_S,
     )
-    context.note(f"the new metadata log ends at {end}, the old one ended at {old}")
+    context.note(f"the new metadata log ends at {end}, the old metadata log ended at {old}")
     context.nemesis.heal_all(context.replicas)
 
 

@@ -1,12 +1,13 @@
-"""The two stories (scripted scenarios) of records that the HW-lag window loses or forks.
+"""Two stories (scripted scenarios) where brokers fail in the HW-lag window.
 
-Both need three brokers A, B and C with replicas of one partition. A leads, B is the next leader,
-and C survives A and B, so on ZooKeeper C is the controller. The sessions of A and B must end one
-after the other: the controller then elects B, which is already dead, for a moment, and C follows B.
-Up to 0.10.2 C at once truncates its log to its own HW (Partition.makeFollower). From 0.11 on C
-first asks the leader where C's epoch ended (KIP-101), gets no response, and keeps the record.
+In ``loss`` a committed record is lost; in ``divergence`` two records get the same offset. Brokers
+A, B and C have replicas of one partition. A leads, B is the next leader, and C is never killed, so
+with ZooKeeper C is the controller. The sessions of A and B end one after the other: for a moment
+the controller elects B, which is already dead, and C follows B. Up to 0.10.2 C at once truncates
+its log to its own HW (Partition.makeFollower). From 0.11 on C first asks the leader for the end of
+C's epoch (KIP-101), gets no response, and keeps the record.
 
-The schedule does not depend on the producer's acks: A is killed only when every replica holds the
+The schedule does not depend on the producer's acks: A is killed only when every replica has the
 record and A has committed it. Only Kafka's promise about the record depends on acks.
 """
 
@@ -28,10 +29,10 @@ from highwater.nemesis.stories.helpers import (
 from highwater.nemesis.stories.story import FETCH_WAIT_S, story
 
 GAP_S: Final = 1.85
-"""Seconds from the kill of A to the kill of B: late enough that B's session ends more than a tick
-after A's session (1.85 s - 1.17 s > 0.2 s), early enough that A's session is still alive (1.85 s <
-2.33 s). The machine may stall for 0.48 s either way. Counted from the request for the kill, because
-a kill takes 5 ms for a process, 200 ms for a container, and more on a busy machine."""
+"""Seconds from the kill of A to the kill of B. B's session must end more than a tick after A's
+session (1.85 s - 1.17 s > 0.2 s), and A's session must still be alive (1.85 s < 2.33 s). So the
+machine may stall for 0.48 s. The time begins at the request for the kill, because a kill takes 5 ms
+for a process and 200 ms for a container, and longer on a busy machine."""
 
 
 _COMMITTED: Final = """
@@ -46,7 +47,8 @@ _COMMITTED: Final = """
     expire B for C
     let C
 """
-"""B and C fetch m3, and A commits m3 by their next fetch; they do not learn the new HW."""
+"""The script: B and C fetch m3, and A commits m3 at their next fetch; B and C do not learn the new
+HW."""
 
 _LOSS: Final = _COMMITTED.format(first="checkpoint A", then="") + "heal"
 _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4 to C\n heal"
@@ -55,13 +57,13 @@ _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4
 @story(
     "loss",
     _LOSS,
-    outcome="Up to 0.10.2 the record is lost; later releases keep it.",
+    outcome="Up to 0.10.2 the record is lost. Later releases keep it.",
 )
 def loss(context: ScheduleContext) -> None:
-    """Lose a committed record under clean elections: C truncates it, then leads."""
+    """Lose a committed record under clean elections: C truncates it, then becomes leader."""
     a, _, _ = context.replicas
     offset = settle(context)
-    await_hw_on_disk(context, a, offset)  # A dies before it writes its HW the next time
+    await_hw_on_disk(context, a, offset)  # kill A before it writes its HW to disk again
     commit_victim(context, offset)
     began = kill_leader(context, offset)
     require_hw_behind(context, a, offset)
@@ -71,21 +73,21 @@ def loss(context: ScheduleContext) -> None:
 @story(
     "divergence",
     _DIVERGENCE,
-    outcome="Up to 0.10.2 in-sync replicas differ permanently; later releases agree.",
+    outcome="Up to 0.10.2 in-sync replicas keep different records for ever. Later releases agree.",
 )
 def divergence(context: ScheduleContext) -> None:
-    """Acknowledge two records at one offset: A restarts with a HW that keeps its own record."""
+    """Acknowledge two records at one offset: A restarts with a HW that protects its own record."""
     a, _, survivor = context.replicas
     offset = settle(context)
     commit_victim(context, offset)
     await_hw_on_disk(context, a, offset + 1)
     _fail_over_to_survivor(context, kill_leader(context, offset))
     successor = context.send(SUCCESSOR, leader=survivor)
-    context.note(f"{SUCCESSOR} is stored at offset {successor} by broker {survivor}", survivor)
+    context.note(f"broker {survivor} has {SUCCESSOR} at offset {successor}", survivor)
 
 
 def commit_victim(context: ScheduleContext, offset: int) -> None:
-    """Send the story's record; wait until B and C hold the record and A has committed it."""
+    """Send the story's record; wait until B and C have the record and A has committed it."""
     a, *followers = context.replicas
     context.send(VICTIM, leader=a)
     widens = context.cluster.release.window_widens
@@ -98,42 +100,44 @@ def commit_victim(context: ScheduleContext, offset: int) -> None:
         lambda seen: (
             seen[a].hw > offset and all(holds_it(seen[follower]) for follower in followers)
         ),
-        what=f"every replica to hold {VICTIM}, and the followers to hold it above their HW",
+        what=f"every replica to have {VICTIM}, and the followers to have it above their HW",
         limit_s=FETCH_WAIT_S,
     )
 
 
 def kill_leader(context: ScheduleContext, offset: int) -> float:
-    """Kill A inside the HW-lag window, if there is a window; return the time of the request."""
+    """Kill A inside the HW-lag window, if the window opens; return the time of the request."""
     a, *followers = context.replicas
     began = context.clock()
     context.nemesis.inject("kill", a)
     if not context.cluster.release.window_widens:
         context.note(
-            f"Kafka {context.cluster.release.name} sends an idle follower the new HW at once, so"
-            " the HW-lag window was closed before a broker could be killed in it"
+            f"Kafka {context.cluster.release.name} sends an idle follower the new HW at once, so "
+            "the HW-lag window closed before a broker could be killed in it"
         )
         return began
     try:
         seen = await_window(context.probe, context.topic, 0, followers, offset=offset, limit_s=0.5)
     except WaitTimeoutError as error:
-        raise ScheduleNotFollowedError(f"the HW-lag window was missed: {error.message}") from error
+        raise ScheduleNotFollowedError(
+            f"no broker was killed inside the HW-lag window: {error.message}"
+        ) from error
     note_window(context, seen, offset)
     return began
 
 
 def note_window(context: ScheduleContext, seen: Mapping[int, ReplicaState], offset: int) -> None:
-    """Record a note on each broker that holds the story's record above its HW."""
+    """Record a note about each broker that has the story's record above its HW."""
     for broker, state in seen.items():
         context.note(
-            f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
-            f" LEO {state.leo}, HW {state.hw}",
+            f"broker {broker} has {VICTIM} at offset {offset} above its HW: LEO {state.leo}, HW "
+            f"{state.hw}",
             broker,
         )
 
 
 def require_hw_behind(context: ScheduleContext, broker: int, offset: int) -> None:
-    """Make sure that a killed broker has no HW above an offset on its disk.
+    """Make sure that a killed broker has not written a HW above an offset to its disk.
 
     Raises:
         ScheduleNotFollowedError: the broker wrote its HW before it was killed.
@@ -145,7 +149,7 @@ def require_hw_behind(context: ScheduleContext, broker: int, offset: int) -> Non
 
 
 def _fail_over_to_survivor(context: ScheduleContext, began: float) -> None:
-    """Kill B before A's session has ended, but late enough; wait until C leads."""
+    """Kill B shortly before A's session ends; wait until C leads."""
     a, b, survivor = context.replicas
     context.hold(began + GAP_S - context.clock())
     context.nemesis.inject("kill", b)
@@ -157,20 +161,20 @@ def require_session(context: ScheduleContext, broker: int, before: str) -> None:
     """Make sure that a broker still has its session after an event.
 
     Args:
-        before: the event, for the error's message.
+        before: the event, as words for the error message.
 
     Raises:
         ScheduleNotFollowedError: the session has ended.
     """
     live = context.until(
-        context.probe.live_brokers, what="an answer on which brokers have sessions"
+        context.probe.live_brokers, what="a response that lists brokers with sessions"
     )
     if broker not in live:
         raise ScheduleNotFollowedError(f"the session of broker {broker} ended before {before}")
 
 
 def await_turns(context: ScheduleContext, b: int, survivor: int) -> None:
-    """Wait until C leads, and make sure that the dead B was the leader in between.
+    """Wait until C leads, and make sure that the dead B was leader before C.
 
     Raises:
         ScheduleNotFollowedError: both sessions ended at once, so C never followed B.
@@ -189,6 +193,4 @@ def await_turns(context: ScheduleContext, b: int, survivor: int) -> None:
         limit_s=30,
     )
     if b not in numbers:
-        raise ScheduleNotFollowedError(
-            f"broker {b} was never made leader before broker {survivor} was"
-        )
+        raise ScheduleNotFollowedError(f"broker {b} did not become leader before broker {survivor}")

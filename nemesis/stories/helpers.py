@@ -1,4 +1,4 @@
-"""Helpers of stories: send the first records, and wait for states and responses."""
+"""Helpers of stories, which send the first records, and wait for states and responses."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -30,7 +30,7 @@ _SESSIONS_S: Final = 60.0
 
 @contextlib.contextmanager
 def missed_if_late() -> Iterator[None]:
-    """Convert the error of a wait over its limit into a ``ScheduleNotFollowedError``."""
+    """Convert a wait's timeout error into a ``ScheduleNotFollowedError``."""
     try:
         yield
     except WaitTimeoutError as error:
@@ -38,7 +38,7 @@ def missed_if_late() -> Iterator[None]:
 
 
 def await_event(messages: CaughtMessages, event: str, *, limit_s: float) -> None:
-    """Wait until the wire reports an event about a message.
+    """Wait until the relay reports an event about a message.
 
     Raises:
         ScheduleNotFollowedError: the event has not happened within the limit.
@@ -48,9 +48,9 @@ def await_event(messages: CaughtMessages, event: str, *, limit_s: float) -> None
 
 
 def settle(context: ScheduleContext) -> int:
-    """Send the first records and wait until every replica holds them and A has committed them.
+    """Send the first records; wait until every replica has them and A has committed them.
 
-    The followers learn this HW only with the next record.
+    The followers learn the new HW only with the next record.
 
     Returns:
         The LEO of every replica, which is the HW of A.
@@ -63,10 +63,10 @@ def settle(context: ScheduleContext) -> int:
         lambda seen: (
             seen[a] == _at(leo) and all(seen[follower].leo == leo for follower in followers)
         ),
-        what=f"every replica to hold {len(SETTLED)} records, and broker {a} to have committed them",
+        what=f"every replica to have {len(SETTLED)} records, and broker {a} to have committed them",
         limit_s=10,
     )
-    context.note(f"every replica holds {', '.join(SETTLED)}, committed: LEO {leo}")
+    context.note(f"every replica has {', '.join(SETTLED)}, committed: LEO {leo}")
     return leo
 
 
@@ -79,7 +79,7 @@ def await_alone(context: ScheduleContext, broker: int) -> None:
     context.until(
         lambda: context.probe.partition(context.topic, 0),
         lambda state: state.isr == (broker,),
-        what=f"the ISR of {context.topic}-0 to be broker {broker} alone",
+        what=f"broker {broker} to be the only ISR member of {context.topic}-0",
         limit_s=_ALONE_S,
     )
     context.note(f"broker {broker} is the only member of the ISR", broker)
@@ -103,7 +103,7 @@ def await_replicas(
     limit_s: float,
     brokers: tuple[int, ...] = (),
 ) -> dict[int, ReplicaState]:
-    """Wait until replicas of partition 0 (all, unless ``brokers`` are named) meet a condition.
+    """Wait until replicas of partition 0 meet a condition: all replicas, or those on ``brokers``.
 
     Raises:
         ScheduleNotFollowedError: the replicas did not meet the condition within the limit.
@@ -122,7 +122,7 @@ def await_replicas(
 def await_leads(
     context: ScheduleContext, broker: int, *, leads: bool = True, limit_s: float = _LEADS_S
 ) -> None:
-    """Wait until a broker believes that it leads the partition under test, or no longer does."""
+    """Wait until a broker acts as leader of the tested partition, or no longer acts as leader."""
 
     def look() -> None:
         if context.probe.leads(broker, context.topic, context.partition) != leads:
@@ -148,7 +148,7 @@ def await_leader(context: ScheduleContext, *brokers: int, limit_s: float = _LEAD
 
 
 def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> None:
-    """Wait until all brokers except A have a session, so that any of them could be elected."""
+    """Wait until all brokers except A have a session, so that each of them could be elected."""
     context.until(
         context.probe.live_brokers,
         lambda live: live == set(others),
@@ -158,7 +158,7 @@ def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> N
 
 
 def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> SendOutcome:
-    """Wait for the response about a record that was sent to one broker, and return it.
+    """Wait for a broker's response about a record that was sent to it; return the response.
 
     Raises:
         ScheduleNotFollowedError: no response came in time, or the broker refused the record.
@@ -166,25 +166,23 @@ def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> Sen
     answer = context.until(
         lambda: context.direct.answers[value],
         lambda answer: answer is not None,
-        what=f"an answer about {value}",
+        what=f"a response about {value}",
         limit_s=limit_s,
     )
     if answer is None or answer.outcome != OK:
-        raise ScheduleNotFollowedError(
-            f"{value} was to be acknowledged, but its answer is {answer}"
-        )
+        raise ScheduleNotFollowedError(f"{value} must be acknowledged, but its outcome is {answer}")
     return answer
 
 
 def move_leader(context: ScheduleContext, broker: int) -> int:
-    """Move leadership of partition 0 to a broker by request; return the new leader epoch."""
+    """Request that a broker leads partition 0; return the new leader epoch."""
     with missed_if_late():
         context.cluster.move_leader(context.topic, 0, broker)
     return context.state().leader_epoch or 0
 
 
 def await_leo(context: ScheduleContext, leo: int, what: str, *brokers: int, limit_s: float) -> None:
-    """Wait until these replicas have this LEO; raise ScheduleNotFollowedError if they do not."""
+    """Wait until these replicas have this LEO, or raise ScheduleNotFollowedError."""
     await_replicas(
         context,
         lambda seen: all(state.leo == leo for state in seen.values()),
@@ -201,11 +199,11 @@ def await_answers(writer: Sender, what: str) -> None:
         ScheduleNotFollowedError: responses are missing at the limit.
     """
     if writer.await_answers(limit_s=_ANSWERS_S):
-        raise ScheduleNotFollowedError(f"the client has no answer about {what}")
+        raise ScheduleNotFollowedError(f"the client got no response about {what}")
 
 
 def hw_on_disk(context: ScheduleContext, broker: int) -> int:
-    """Return the tested partition's HW on a broker's disk; 0 without a HW."""
+    """Return the HW of the tested partition on a broker's disk; 0 if the disk has none."""
     try:
         text = context.cluster.brokers[broker].read(HIGH_WATERMARK)
     except FileNotFoundError:

@@ -1,12 +1,12 @@
 """The story of a late fetch response from an earlier leader epoch.
 
-A leader's fetch response has the offset at which the follower's log diverges (KIP-595, since 2.8),
-and the follower truncates its log there. Up to 3.9.0 and in 4.0.0 a follower accepts such a late
-response if it follows the same leader again and fetches from the same offset as before. It does not
-compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). So it truncates
-records that it has meanwhile fetched from another leader.
+A leader's fetch response contains the offset at which the follower's log diverges (KIP-595, since
+2.8), and the follower truncates its log to this offset. Up to 3.9.0 and in 4.0.0 a follower also
+accepts a late response, if it follows the same leader again and fetches from the same offset. It
+does not compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). So it
+truncates records that it has fetched from another leader since then.
 
-A fetcher thread waits for the response, and ends when it has no more partitions to fetch. To keep
+A fetcher thread waits for the response, and stops when it has no partition left to fetch. To keep
 A's fetcher thread alive, B always leads a second partition, which A follows.
 """
 
@@ -32,11 +32,11 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 ALONE: Final = "x"
-"""An uncommitted record that only A has, so that the logs of A and B diverge."""
+"""An uncommitted record that only A has. It makes the logs of A and B diverge."""
 
 _LIMIT_S: Final = 10.0
 _ADDED_S: Final = 0.3
-"""The longest time in which a broker that knows its leader adds the partition to a fetcher."""
+"""The longest time until a broker that knows its leader has added the partition to a fetcher."""
 
 _CUTS_ON_FETCH: Final = (2, 8)
 
@@ -44,7 +44,7 @@ _CUTS_ON_FETCH: Final = (2, 8)
 def _asks_first(release: Release) -> str:
     if release.number >= _CUTS_ON_FETCH:
         return ""
-    return "its followers ask where to truncate before they fetch (KIP-595)"
+    return "its followers ask for a truncation offset before they fetch (KIP-595)"
 
 
 @story(
@@ -55,12 +55,12 @@ def _asks_first(release: Release) -> str:
         uncommitted=frozenset({ALONE}),
     ),
     needs=StoryNeeds(wire="nodes", partitions=2),
-    outcome=("Up to 3.9.0, and on 4.0.0, a committed record is lost; later releases keep it."),
+    outcome=("Up to 3.9.0, and on 4.0.0, a committed record is lost. Later releases keep it."),
     min_isr_most=3,
     why_not=_asks_first,
 )
 def late_answer(context: ScheduleContext) -> None:
-    """Lose a committed record without a failure: A truncates by an older epoch's response."""
+    """Lose a committed record without a failure: a response of an old epoch makes A truncate it."""
     a, b, c = context.replicas
     committed = settle(context)
     with contextlib.ExitStack() as ending:
@@ -74,17 +74,19 @@ def late_answer(context: ScheduleContext) -> None:
                 seen[c].hw == committed + 1
                 and all(state.leo == committed + 1 for state in seen.values())
             ),
-            what=f"every replica to hold {VICTIM}, and broker {c} to have committed it",
+            what=f"every replica to have {VICTIM}, and broker {c} to have committed it",
             limit_s=_LIMIT_S,
         )
-        context.note(f"every replica holds {VICTIM} at offset {committed}; it is committed", c)
+        context.note(
+            f"every replica has {VICTIM} at offset {committed}; the record is committed", c
+        )
         fetches = ending.enter_context(
             context.intercept(f"hold Fetch broker-{a}>broker-{b} times=0")
         )
         _move(context, b)
         context.hold(_ADDED_S)
         answer.release("schedule")
-        context.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
+        context.note(f"broker {a} gets the response that broker {b} sent before broker {c} led", a)
         await_event(fetches, "caught", limit_s=_LIMIT_S)
         _require_followed(context, fetches)
         leo = context.replica(a).leo
@@ -94,7 +96,7 @@ def late_answer(context: ScheduleContext) -> None:
 
 @contextlib.contextmanager
 def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
-    """Yield B's response, held by the wire, that A's log diverges in B's epoch."""
+    """Let the relay hold B's response that A's log diverges in B's epoch, and yield it."""
     a, b, c = context.replicas
     with contextlib.ExitStack() as holds:
         of_followers = [
@@ -103,10 +105,10 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
         ]
         for fetches in of_followers:
             await_event(fetches, "caught", limit_s=_LIMIT_S)
-        context.note(f"the wire holds responses of broker {a} to brokers {b} and {c}")
+        context.note(f"the relay holds responses of broker {a} to brokers {b} and {c}")
         _send(context, ALONE, a, answered=False)
         await_leo(context, committed + 1, f"broker {a} to append {ALONE}", a, limit_s=_LIMIT_S)
-        context.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
+        context.note(f"only broker {a} has {ALONE}, at offset {committed}", a)
         of_a = holds.enter_context(context.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
         await_event(of_a, "caught", limit_s=_LIMIT_S)
         epoch = _move(context, b)
@@ -114,48 +116,48 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
             holds.close()
             await_event(answer, "caught", limit_s=_LIMIT_S)
             context.note(
-                f"the wire holds the answer of broker {b} to broker {a}: their logs diverge"
-                f" at offset {committed}, in epoch {epoch}",
+                f"the relay holds the response of broker {b} to broker {a}: their logs diverge "
+                f"at offset {committed}, in epoch {epoch}",
                 a,
             )
             yield answer
 
 
 def _send(context: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
-    """Send a record to a broker once; a client that looks up the leader may send it twice."""
+    """Send a record once to a given broker; a client that finds the leader may send it twice."""
     context.direct.send(value, 0, address=context.cluster.brokers[broker].address)
     if answered:
         await_answer(context, value, limit_s=_LIMIT_S)
 
 
 def _move(context: ScheduleContext, broker: int) -> int:
-    """Move leadership to a broker by request; wait until it leads and A knows; return the epoch."""
+    """Request that a broker leads; wait until it leads and A knows this; return the epoch."""
     epoch = move_leader(context, broker)
     await_leads(context, broker, limit_s=_LIMIT_S)
     a = context.replicas[0]
 
     def look() -> None:
         if not context.probe.knows_epoch(a, context.topic, 0, epoch):
-            raise NotYetError("the broker refuses a fetch in that epoch")
+            raise NotYetError("the broker refuses a fetch in the new epoch")
 
     what = f"broker {a} to know that broker {broker} leads in epoch {epoch}"
     context.until(look, what=what, limit_s=_LIMIT_S)
-    context.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+    context.note(f"broker {broker} leads in epoch {epoch}, as the schedule requires", broker)
     return epoch
 
 
 def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:
-    """Make sure that A had begun to follow B again before A got the answer.
+    """Make sure that A followed B again before A got the late response.
 
-    Then A's next fetch has the partition, in the new epoch, because a fetch has the changed
+    If it did, A's next fetch contains the partition with the new epoch: a fetch contains changed
     partitions.
 
     Raises:
-        ScheduleNotFollowedError: A had not begun to follow B.
+        ScheduleNotFollowedError: A did not follow B again.
     """
     topic = {context.topic, network_of(context).topic_id(context.topic)}
     [first, *_] = fetches.events("caught")
     if first["topic"] not in topic or first["partition"] != 0:
         raise ScheduleNotFollowedError(
-            f"broker {context.replicas[0]} got the answer before it followed its leader again"
+            f"broker {context.replicas[0]} got the response before it followed its leader again"
         )

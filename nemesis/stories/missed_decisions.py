@@ -1,12 +1,12 @@
-"""The story of a leader that never learns that it was deposed, with ZooKeeper.
+"""The story of a leader that never learns, with ZooKeeper, that another broker led.
 
-A controller keeps a queue of decisions for each broker in its memory. If the controller crashes,
-decisions that it has not delivered are lost; the next controller sends each broker only the present
-state. A broker that led before, and leads again in that state, does not know that it was deposed.
-It keeps its followers' LEOs (``Partition.makeLeader``, ``isNewLeader``), although the followers
-have truncated their logs since.
+A controller keeps in its memory a queue of decisions for each broker. If the controller crashes,
+decisions that it has not sent are lost; the next controller sends each broker only the present
+state. If a broker led before, and leads again in the present state, it does not know that another
+broker led in between. It keeps its followers' LEOs (``Partition.makeLeader``, ``isNewLeader``),
+although the followers have since truncated their logs.
 
-On KRaft the same happens without a controller's crash (docs/findings/elected-again.md).
+On KRaft the same happens without a crash of a controller (docs/findings/elected-again.md).
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 _LIMIT_S: Final = 20.0
 _EPOCHS: Final = (0, 11)
 _FETCHED_S: Final = 0.5
-"""The longest time in which a leader learns that a follower has appended a record."""
+"""The longest time until a leader knows that a follower has appended a record."""
 
 
 def _not_played(release: Release) -> str:
@@ -50,7 +50,7 @@ def _not_played(release: Release) -> str:
     why_not=_not_played,
 )
 def missed_decisions(context: ScheduleContext) -> None:
-    """Lose a committed record: the controller crashes, so that A never learns of two moves."""
+    """Lose a committed record: the controller crashes, and A misses two moves of leadership."""
     network = network_of(context)
     a, b, c = context.replicas
     controller = context.controller()
@@ -61,18 +61,20 @@ def missed_decisions(context: ScheduleContext) -> None:
             await_event(of_c, "caught", limit_s=_LIMIT_S)
             context.direct.send(VICTIM, 0, address=context.cluster.brokers[a].address)
             await_leo(
-                context, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b, limit_s=_LIMIT_S
+                context, leo + 1, f"brokers {a} and {b} to have {VICTIM}", a, b, limit_s=_LIMIT_S
             )
             context.hold(_FETCHED_S)
             context.note(f"brokers {a} and {b} have {VICTIM}, at offset {leo}", a)
             _move(context, c)
             await_leo(context, leo, f"broker {b} to have truncated {VICTIM}", b, limit_s=_LIMIT_S)
-            context.note(f"broker {b} has truncated {VICTIM}, which its new leader lacks", b)
+            context.note(
+                f"broker {b} has truncated {VICTIM}, because its new leader does not have it", b
+            )
         with context.intercept(f"hold Fetch broker-{b}>broker-{a} times=0") as of_b:
             _move(context, a)
             await_leads(context, c, leads=False, limit_s=_LIMIT_S)
             context.note(
-                f"the controller, broker {controller}, has not sent broker {a} this decision"
+                f"broker {controller}, the controller, has not sent broker {a} this decision"
             )
             context.nemesis.inject("kill", controller)
             successor = context.until(
@@ -82,10 +84,11 @@ def missed_decisions(context: ScheduleContext) -> None:
                 limit_s=_LIMIT_S,
             )
             context.note(f"broker {successor} is the controller")
-            await_leo(context, leo + 1, f"broker {c} to hold {VICTIM}", c, limit_s=_LIMIT_S)
+            await_leo(context, leo + 1, f"broker {c} to have {VICTIM}", c, limit_s=_LIMIT_S)
             await_answer(context, VICTIM, limit_s=_LIMIT_S)
             context.note(
-                f"broker {a} has acknowledged {VICTIM}: it believes that broker {b} has the record"
+                f"broker {a} has acknowledged {VICTIM}, because it assumes that broker {b} has "
+                "the record"
             )
             await_event(of_b, "caught", limit_s=_LIMIT_S)
             _move(context, b)
@@ -94,4 +97,4 @@ def missed_decisions(context: ScheduleContext) -> None:
 
 def _move(context: ScheduleContext, broker: int) -> None:
     epoch = move_leader(context, broker)
-    context.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
+    context.note(f"broker {broker} leads in epoch {epoch}, as the schedule requires", broker)

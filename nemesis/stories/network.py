@@ -1,4 +1,4 @@
-"""Stories that need the wire to cut links or hold messages."""
+"""Stories that need the relay, which blocks links or holds messages."""
 
 import contextlib
 import time
@@ -45,7 +45,7 @@ _CUT_OFF: Final = """
     send m4 to C
     heal
 """
-"""The model pauses a broker that is isolated from every node, which is the same for C."""
+"""The script pauses brokers instead of isolating them; for C the effect is the same."""
 
 _HELD_FETCH: Final = """
     settle m0 m1 m2
@@ -67,12 +67,14 @@ _HELD_FETCH: Final = """
     "cut-off",
     _CUT_OFF,
     needs=StoryNeeds(wire="nodes"),
-    outcome=("Up to 0.10.2 the record is lost, and stays on A; later releases keep it."),
+    outcome=(
+        "Up to 0.10.2 the record is lost, but A keeps it. With later releases no replica loses it."
+    ),
 )
 def cut_off(context: ScheduleContext) -> None:
-    """Lose a committed record by network faults alone: A, then B are cut off, C leads without it.
+    """Lose a committed record by network faults: A, then B, are isolated; C leads without it.
 
-    Links are reset, because up to 0.10.2 a controller or follower would otherwise wait
+    The relay resets links: otherwise a controller or follower up to 0.10.2 would wait
     ``request.timeout.ms`` (30 s) for a response.
     """
     network = network_of(context)
@@ -89,14 +91,14 @@ def cut_off(context: ScheduleContext) -> None:
         limit_s = 2 * FETCH_WAIT_S
         with missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
-        context.note(f"the wire holds responses with that HW for brokers {b} and {survivor}")
+        context.note(f"the relay holds responses with that HW for brokers {b} and {survivor}")
         stack.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
         context.note(f"brokers {b} and {survivor} are isolated from each other", b)
         began = context.clock()
         context.nemesis.inject("reset", a)
         context.hold(began + GAP_S - context.clock())
         context.nemesis.inject("reset", b)
-        require_session(context, a, f"broker {b} was cut off")
+        require_session(context, a, f"broker {b} was isolated")
         await_turns(context, b, survivor)
         _send_successor(context, survivor)
 
@@ -106,17 +108,17 @@ def cut_off(context: ScheduleContext) -> None:
     _HELD_FETCH,
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "Up to 0.10.2 the record is lost; later releases keep it, unless their protocol or "
-        "message format is from before 0.11."
+        "Up to 0.10.2 the record is lost. Later releases keep it, unless their protocol or "
+        "message format is older than 0.11."
     ),
 )
 def held_fetch(context: ScheduleContext) -> None:
     """Lose a committed record although its new leader B runs: C truncates it, then B is killed.
 
-    In ``loss`` B is dead when C begins to follow B, so a follower that first asks where its epoch
-    ended keeps the record. Here B responds, but without leader epochs it does not know the epoch's
-    end, and C truncates its log to its HW. The wire then holds C's fetches, so that C does not get
-    the record before B is killed.
+    In ``loss`` B is dead when C begins to follow B: a follower that first asks for the end of its
+    epoch gets no response, and keeps the record. Here B responds. But without leader epochs B does
+    not know the end of the epoch, so C truncates its log to its HW. Then the relay holds C's
+    fetches, so that C does not get the record before B is killed.
     """
     network = network_of(context)
     a, b, survivor = context.replicas
@@ -130,19 +132,22 @@ def held_fetch(context: ScheduleContext) -> None:
         await_leader(context, b, limit_s=_LEADS_S)
         network.await_held("hw", survivor, since_ns=began_ns, limit_s=_LEADS_S)
         leo = context.replica(survivor).leo
-        context.note(f"broker {survivor} follows broker {b}; its log ends at {leo}", survivor)
+        context.note(
+            f"broker {survivor} follows broker {b}; its log ends at {leo}",
+            survivor,
+        )
         context.nemesis.inject("kill", b)
     await_leader(context, survivor, limit_s=_LEADS_S)
 
 
 def network_of(context: ScheduleContext) -> Network:
-    """Return the wire between the nodes.
+    """Return the relay between the nodes.
 
     Raises:
-        HarnessError: the cluster has no wire.
+        HarnessError: the cluster runs without the relay.
     """
     if context.cluster.network is None:
-        raise HarnessError("this story needs the wire")
+        raise HarnessError("this story needs the relay between the nodes")
     return context.cluster.network
 
 
@@ -151,4 +156,4 @@ def _send_successor(context: ScheduleContext, survivor: int) -> None:
     await_leads(context, survivor, limit_s=_LEADS_S)
     context.direct.send(SUCCESSOR, 0, address=context.cluster.brokers[survivor].address)
     answer = await_answer(context, SUCCESSOR, limit_s=_ANSWER_S)
-    context.note(f"{SUCCESSOR} is stored at offset {answer.offset} by broker {survivor}", survivor)
+    context.note(f"broker {survivor} has {SUCCESSOR} at offset {answer.offset}", survivor)

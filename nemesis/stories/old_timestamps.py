@@ -1,15 +1,17 @@
 """Stories of records that retention deletes because their producer gave them an old timestamp.
 
 Retention compares ``retention.ms`` with the largest timestamp in a segment
-(``UnifiedLog.deleteRetentionMsBreachedSegments``, KIP-33). With ``message.timestamp.type`` =
-``CreateTime``, the default, the producer chooses it: a backfill, a replay of old data, or a clock
-that is behind. The active segment is deleted, too: if every record below the high watermark is too
-old, each broker closes the segment and deletes it (``UnifiedLog.deleteSegments``). A new record in
-the same segment prevents the deletion.
+(``UnifiedLog.deleteRetentionMsBreachedSegments``, KIP-33). With
+``message.timestamp.type=CreateTime``, the default, the producer chooses the timestamp. It may be
+old: in a backfill, in a replay of old data, or if the producer's clock is behind. Retention also
+deletes the active segment: if every record below the high watermark is too old, each broker closes
+the segment and deletes it (``UnifiedLog.deleteSegments``). A new record in the same segment
+prevents this.
 
-``append-time`` and ``bounded-timestamp`` are the guards: the brokers' own time, and the refusal of
-old timestamps (KIP-937). Neither helps where the clock of a broker is ahead (``clock-ahead``): a
-broker compares the timestamps with its own time, and the leader's new log start holds for all.
+``append-time`` and ``bounded-timestamp`` are the guards, which lose nothing: brokers write their
+own time, or refuse old timestamps (KIP-937). Neither helps if the clock of a broker is ahead
+(``clock-ahead``): this broker compares the timestamps with its own time, and as leader it sets a
+new log start for all replicas.
 """
 
 import time
@@ -30,7 +32,7 @@ from highwater.nemesis.stories.story import (
 )
 
 OLD_TIMESTAMP: Final = "old-timestamp"
-"""The id of the hazard in the catalogue."""
+"""The id of these stories' hazard in the catalogue of hazards."""
 
 OLD: Final = ("m1", "m2", "m3")
 RECENT: Final = "m4"
@@ -39,8 +41,8 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _CHECKS: Final = 6
 _LIMIT_S: Final = 45.0
-"""The limit of the wait for retention: up to 3.5 a broker first looks for expired segments 30 s
-after its start."""
+"""The longest wait for retention. Up to 3.5 a broker looks for expired segments only 30 s after its
+start."""
 
 _BY_TIMESTAMP: Final = (0, 10, 1)
 _BOUNDED: Final = (3, 6)
@@ -51,7 +53,7 @@ _RETENTION: Final[Mapping[str, str]] = {"retention.ms": str(_HOUR_MS)}
 def _by_file(release: Release) -> str:
     if release.number >= _BY_TIMESTAMP:
         return ""
-    return "its retention uses the files' times instead of timestamps (KIP-33)"
+    return "its retention uses the files' modification times instead of timestamps (KIP-33)"
 
 
 def _unbounded(release: Release) -> str:
@@ -64,13 +66,13 @@ def _unbounded(release: Release) -> str:
     "old-timestamp",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
     needs=StoryNeeds(expiry=True),
-    outcome="Every release deletes them at once.",
+    outcome="Every release deletes these records at once.",
     topic_config=_RETENTION,
     min_isr_most=3,
     why_not=_by_file,
 )
 def old_timestamp(context: ScheduleContext) -> None:
-    """Send records of yesterday to a topic with retention.ms of an hour."""
+    """Send records with timestamps of yesterday to a topic with retention.ms of an hour."""
     _send_old(context)
     _await_deletion(context)
     context.send(RECENT, leader=context.replicas[0])
@@ -80,13 +82,13 @@ def old_timestamp(context: ScheduleContext) -> None:
     "clock-ahead",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
     needs=StoryNeeds(expiry=True, clocks=True),
-    outcome="Every release deletes them at once.",
+    outcome="Every release deletes these records at once.",
     topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
     min_isr_most=3,
     why_not=_by_file,
 )
 def clock_ahead(context: ScheduleContext) -> None:
-    """Play append-time with records of today, and a leader whose clock jumps a day ahead."""
+    """Repeat append-time with present timestamps; the leader's clock jumps a day ahead."""
     leader = context.replicas[0]
     for value in OLD:
         context.send(value, leader=leader)
@@ -115,13 +117,13 @@ def _await_deletion(context: ScheduleContext) -> None:
     "append-time",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction()),
     needs=StoryNeeds(expiry=True),
-    outcome="Nothing is lost.",
+    outcome="No record is lost.",
     topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
     min_isr_most=3,
     why_not=_by_file,
 )
 def append_time(context: ScheduleContext) -> None:
-    """Play old-timestamp with message.timestamp.type=LogAppendTime."""
+    """Repeat old-timestamp, but with message.timestamp.type=LogAppendTime."""
     _send_old(context)
     context.hold(_CHECKS * EXPIRY_CHECK_MS / 1000)
     context.note(f"the brokers have looked for expired segments {_CHECKS} times")
@@ -132,34 +134,34 @@ def append_time(context: ScheduleContext) -> None:
     "bounded-timestamp",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction()),
     needs=StoryNeeds(expiry=True, idempotent=True),  # with acks=0 no producer learns of a refusal
-    outcome="They are refused.",
+    outcome="Brokers refuse the records with old timestamps.",
     topic_config={**_RETENTION, "message.timestamp.before.max.ms": str(_HOUR_MS)},
     min_isr_most=3,
     why_not=_unbounded,
 )
 def bounded_timestamp(context: ScheduleContext) -> None:
-    """Play old-timestamp with message.timestamp.before.max.ms."""
+    """Repeat old-timestamp, but with message.timestamp.before.max.ms."""
     for value in OLD:
         _send(context, value)
         context.until(
             lambda value=value: context.direct.answers[value],  # type: ignore[misc]
             lambda answer: answer is not None and answer.outcome == FAIL,
-            what=f"{value} to be refused",
+            what=f"the broker to refuse {value}",
         )
     error = context.direct.answers[OLD[0]]
-    context.note(f"{', '.join(OLD)} were refused: {error and error.error}", step=1)
+    context.note(f"the broker refused {', '.join(OLD)}: {error and error.error}", step=1)
     context.send(RECENT, leader=context.replicas[0])
 
 
 def _send(context: ScheduleContext, value: str) -> None:
-    """Send a record of yesterday to the leader."""
+    """Send a record with a timestamp of yesterday to the leader."""
     address = context.cluster.brokers[context.replicas[0]].address
     yesterday_ms = time.time_ns() // 1_000_000 - _DAY_MS
     context.direct.send(value, 0, address=address, timestamp_ms=yesterday_ms)
 
 
 def _send_old(context: ScheduleContext) -> None:
-    """Send the records of yesterday, and wait until every replica has appended them."""
+    """Send the records with old timestamps; wait until every replica has appended them."""
     for value in OLD:
         _send(context, value)
         await_answer(context, value, limit_s=_LIMIT_S)
@@ -168,7 +170,7 @@ def _send_old(context: ScheduleContext) -> None:
 
 
 def _await_copies(context: ScheduleContext) -> None:
-    """Wait until every replica has appended the records."""
+    """Wait until every replica has appended the records with old timestamps."""
     await_leo(
         context,
         len(OLD),

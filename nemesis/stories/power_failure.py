@@ -1,8 +1,8 @@
-"""Stories of power failures: the page cache is lost, and a new leader is elected.
+"""The story of a power failure that loses the page cache of the only in-sync replica.
 
-A record is acknowledged when every in-sync replica has it in memory; Kafka relies on replication to
-keep the record if one replica loses it. KIP-966 ("Eligible Leader Replicas") describes the gap: a
-replica that is alone in the ISR is elected again with any loss, and the other replicas truncate
+A leader acknowledges a record when every in-sync replica has it in memory. If one replica loses the
+record, Kafka relies on the others. KIP-966 ("Eligible Leader Replicas") describes the gap: the only
+member of the ISR is elected again even if it has lost records, and the other replicas truncate
 their logs to match.
 """
 
@@ -21,8 +21,8 @@ from highwater.nemesis.stories.helpers import (
 from highwater.nemesis.stories.story import story
 
 SEGMENT_S: Final = 1.0
-"""The time for which Kafka writes to a segment. Kafka flushes a segment when the next segment
-begins. So only the victim, in its own segment, is not flushed."""
+"""The time after which Kafka begins a new segment. It then flushes the previous segment. So only
+the story's record, in its own segment, is not flushed."""
 
 _POWER_FAILURE: Final = """
     settle m0 m1 m2
@@ -39,23 +39,23 @@ _POWER_FAILURE: Final = """
 
 
 def ends_itself(release: Release) -> str:
-    """Return why the story cannot run before 0.11: a follower ahead of its leader halts there.
+    """Return why the story cannot run before 0.11: there a follower ahead of its leader exits.
 
     See ``ReplicaFetcherThread.handleOffsetOutOfRange``, up to 0.10.2: "log truncation is not
     allowed".
     """
     if not release.cuts_to_hw:
         return ""
-    return "followers that are ahead of their leader exit (before 0.11)"
+    return "before 0.11 a follower with more records than its leader exits"
 
 
 @story(
     "power-failure",
     _POWER_FAILURE,
     outcome=(
-        "Since 0.11 the record is lost, although B and C have it on disk. It is kept with"
-        " min.insync.replicas=2 and eligible leader replicas (since 4.1), and with unclean"
-        " elections, by which B or C leads."
+        "Since 0.11 the record is lost, although B and C have it on disk. Either "
+        "min.insync.replicas=2 with eligible leader replicas (since 4.1) or unclean "
+        "elections prevent the loss."
     ),
     controller="A",
     topic_config={"segment.ms": str(int(SEGMENT_S * 1000))},
@@ -63,10 +63,10 @@ def ends_itself(release: Release) -> str:
     why_not=ends_itself,
 )
 def power_failure(context: ScheduleContext) -> None:
-    """Lose the unflushed end of the last in-sync replica's log; the replica is elected again.
+    """Lose the unflushed end of the only in-sync replica's log; this replica leads again.
 
-    B and C are shut down in order one after the other, as for maintenance, so that the ISR is A
-    alone. Then the power of A fails. B and C, which have every record on disk, come back first.
+    B and C are shut down in order one after the other, as for maintenance, so that only A is in the
+    ISR. Then A loses its power. B and C, which have every record on disk, start first.
     """
     a, *others = context.replicas
     offset = settle(context)
@@ -75,7 +75,7 @@ def power_failure(context: ScheduleContext) -> None:
     await_replicas(
         context,
         lambda seen: all(seen[replica].leo > offset for replica in context.replicas),
-        what=f"every replica to hold {VICTIM}",
+        what=f"every replica to have {VICTIM}",
         limit_s=10,
     )
     _require_segment(context, a, offset)
@@ -87,15 +87,15 @@ def power_failure(context: ScheduleContext) -> None:
     await_others(context, a, others)
     leader = context.state().leader
     context.note(
-        f"broker {leader} leads" if leader in others else f"no broker leads without broker {a}"
+        f"broker {leader} leads" if leader in others else f"no broker leads until broker {a} runs"
     )
 
 
 def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None:
-    """Make sure that a broker's newest segment of partition 0 begins at an offset.
+    """Make sure that a broker's newest segment of partition 0 starts at an offset.
 
     Raises:
-        ScheduleNotFollowedError: the segment begins at another offset, so that other records would
+        ScheduleNotFollowedError: the segment starts at another offset, so that other records would
             be lost.
     """
     newest = disk_damage.segments(context.cluster.brokers[broker].directory / f"{context.topic}-0")[
@@ -103,5 +103,5 @@ def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None
     ]
     if int(newest.stem) != offset:
         raise ScheduleNotFollowedError(
-            f"{VICTIM} at {offset} is not the first of its segment: {newest.name}"
+            f"{VICTIM} at offset {offset} is not the first record of its segment: {newest.name}"
         )

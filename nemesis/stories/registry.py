@@ -45,7 +45,9 @@ def _family_of(story: Story) -> int:
     return _FAMILIES.index(story.play.__module__.removeprefix(f"{_HERE}."))
 
 
-_ordered: Final = sorted(STORIES.values(), key=_family_of)  # not in the order of imports
+_ordered: Final = sorted(
+    STORIES.values(), key=_family_of
+)  # in the order of the pages, not of the imports
 STORIES.clear()
 STORIES.update({story.name: story for story in _ordered})
 

@@ -1,8 +1,8 @@
 """Stories of orderly restarts, as in every upgrade and every change of a setting.
 
-These stories are the opposite of canaries. An orderly shutdown moves leadership before the broker
-ends (``KafkaServer.controlledShutdown``), so no release may lose a record. If the harness reports a
-loss here, it is wrong.
+No release may lose a record in these stories: in an orderly shutdown a broker moves leadership
+before it exits (``KafkaServer.controlledShutdown``). If the harness reports a loss here, the
+harness is wrong.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def rolling_restart(context: ScheduleContext) -> None:
         await_replicas(
             context,
             partial(_hold, offset),
-            what=f"every replica to hold {value}",
+            what=f"every replica to have {value}",
             limit_s=_LIMIT_S,
         )
 

@@ -1,9 +1,9 @@
 """A story (scripted scenario): a schedule for three brokers, with settings and a prediction.
 
-A schedule is a function that takes a ScheduleContext. Write it in the file of its family and
-decorate it with ``story``; ``nemesis.stories.registry`` has all stories. A story does not state its
-outcome on a release: the model executes the story's script with the release's rules. If the model
-cannot do this, the catalogue of hazards names the releases with the hazard.
+The schedule is a function with the decorator ``story``, in the module of its family;
+``nemesis.stories.registry`` imports all stories. A story does not state its outcome on a release:
+the model predicts it, by executing the story's script with the release's rules. If the model cannot
+express the story, the catalogue of hazards names the affected releases.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,18 +40,19 @@ heartbeat at least every third of the timeout, so a killed broker's session ends
 later, plus up to a tick."""
 
 FETCH_WAIT_S: Final = 1.5
-"""The time for which the leader delays its response to an idle follower's fetch, and so the length
-of the HW-lag window."""
+"""The time for which a leader delays its response to an idle follower's fetch. It is the length of
+the HW-lag window."""
 
 _PROMPT_S: Final = 0.1
-"""The same for stories about groups: what a coordinator writes is soon on its followers."""
+"""The same time in stories about groups: a coordinator's followers get its records soon."""
 
 CHECKPOINT_S: Final = 0.7
-"""Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
-and long enough to kill a broker between two writes."""
+"""The interval at which a broker writes its high watermarks to disk. A story can wait for such a
+write, or kill a broker between two writes."""
 
 CLEANUP_S: Final = 1.0
-"""Interval at which a coordinator removes groups without members and offsets: 10 min by default."""
+"""The interval at which a coordinator removes expired offsets, and groups without members and
+offsets. Kafka's default is 10 minutes."""
 
 BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -65,7 +66,7 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
         **CLEANER,
     }
 )
-"""Broker settings for all stories, so that one warm cluster can execute them."""
+"""Broker settings of all stories, so that one running cluster can execute them all."""
 
 EXPIRY_CHECK_MS: Final = 500
 OFFSETS_KEPT_S: Final = 60
@@ -74,13 +75,15 @@ EXPIRY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "log.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
         "log.initial.task.delay.ms": str(EXPIRY_CHECK_MS),
-        "offsets.retention.minutes": str(OFFSETS_KEPT_S // 60),  # no unit is smaller
+        "offsets.retention.minutes": str(
+            OFFSETS_KEPT_S // 60
+        ),  # Kafka has no smaller unit for this setting
         "offsets.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
         "producer.id.expiration.ms": str(int(PRODUCERS_KEPT_S * 1000)),
         "producer.id.expiration.check.interval.ms": str(EXPIRY_CHECK_MS),
     }
 )
-"""More broker settings, for stories about expiry."""
+"""Additional broker settings of stories about expired records or offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,15 +104,15 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardEnding:
-    """The outcome of a story on releases with its hazard, which is not in the model.
+    """The outcome of a story on releases with its hazard, if the model cannot predict it.
 
     Attributes:
-        hazard: id of the hazard in ``checkers.hazards.catalogue``; empty if the story loses
-            nothing, so that there is no hazard, and only the clients' library decides.
+        hazard: id of the hazard in ``checkers.hazards.catalogue``; empty if the outcome depends
+            only on the clients' library.
         ending: the outcome of the records on releases with the hazard; other releases lose no
             record.
-        uncommitted: records that only one replica has, and that are lost on every release; with
-            acks=0 and acks=1 they are acknowledged.
+        uncommitted: records that only one replica has, and that every release loses; with acks=0
+            and acks=1 they are acknowledged.
         libraries: the client libraries with which this schedule loses records.
     """
 
@@ -126,24 +129,25 @@ Role = Literal["A", "C", "D"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryNeeds:
-    """The needs of a story beyond three brokers.
+    """The requirements of a story besides three brokers.
 
     Attributes:
-        wire: the ends that the wire connects: nodes, or clients and brokers; empty for no wire.
+        wire: the connections that the relay forwards: between nodes, or from clients; empty: no
+            relay.
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
         one_controller: whether the cluster must have a single controller.
-        partitions: how many partitions the topic must have at first.
+        partitions: the number of partitions that the topic must have at first.
         tiered: whether brokers have a remote tier.
         record_bytes: the size of the story's records.
-        java: whether the story is about Kafka's own clients.
-        added: how many partitions the story adds to ``partitions``.
+        java: whether the story is about Kafka's Java clients.
+        added: the number of partitions that the story adds to ``partitions``.
         expiry: whether brokers soon delete expired records and offsets.
-        joined: how many members of a group the story starts.
+        joined: the number of group members that the story starts.
         group: whether transactions of the story commit a group's offsets.
         clocks: whether each broker has a clock of its own.
-        keys: how many keys the records have, on a compacted topic; 0: none.
-        before: what happens to the cluster before the run's topic is created.
+        keys: the number of keys of the records on a compacted topic; 0: the topic is not compacted.
+        before: changes the cluster before Highwater creates the run's topic.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -164,7 +168,7 @@ class StoryNeeds:
 
     @property
     def client(self) -> str:
-        """The default library of the story's clients, as in a plan."""
+        """The default library of the story's clients, as a plan names it."""
         return JAVA if self.java else LIBRDKAFKA
 
     @property
@@ -188,19 +192,19 @@ NOTHING: Final = StoryNeeds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A scripted schedule, its settings, and the same schedule as moves of the model.
+    """A scripted scenario: a schedule, its settings, and a script of it for the model.
 
     Attributes:
-        play: the schedule; its docstring's first line is the summary.
-        script: the schedule in the language of ``checkers.model.schedules.script``; empty if it
-            cannot be expressed there; then ``harm`` is set.
+        play: the schedule; the first line of its docstring is the story's summary.
+        script: the schedule in the language of ``checkers.model.schedules.script``; empty if the
+            language cannot express it; then ``harm`` is set.
         harm: the outcome of the story on releases with the hazard.
         outcome: a sentence for users about the outcome on releases.
         controller: the broker that is the controller on ZooKeeper: A, C, or D, which has no
             replica.
-        topic_config: topic settings that the story needs.
-        min_isr_most: the largest min.insync.replicas with which the story can be played.
-        why_not: returns why the story cannot be played on a release; empty if it can be played.
+        topic_config: the topic settings that the story needs.
+        min_isr_most: the largest min.insync.replicas with which the story is possible.
+        why_not: returns why the story is not possible on a release; empty if it is possible.
     """
 
     name: str
@@ -231,19 +235,19 @@ class Story:
     def modelled(
         self, release: Release, plan: Plan, rules: "Rules | None" = None
     ) -> "PartitionOutcome":
-        """Return the model's outcome of the story: lost, forked, and the logs of A, B, C.
+        """Return the outcome in the model: lost and forked records, and the logs of A, B and C.
 
         Args:
-            release: the release on which the story is played.
+            release: the release on which the story is executed.
             plan: the plan with the story's settings.
-            rules: rules to use instead of the release's rules.
+            rules: replacement for the release's rules.
         """
         from highwater.checkers.model.schedules.script import play  # noqa: PLC0415 - of Numba, which is slow to import
 
         return play(self.script, self._setting(release, plan, rules))
 
     def rehearse(self, release: Release, plan: Plan) -> "tuple[ModelSnapshot, ...]":
-        """Return the model's states of A, B and C, one after each line of the script."""
+        """Return the model's state of A, B and C after each line of the script."""
         from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - for the same reason
 
         return course(self.script, self._setting(release, plan))
@@ -264,7 +268,7 @@ class Story:
         )
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
-        """Return the predicted end on this release under the plan's settings."""
+        """Return the predicted outcome on this release with the plan's settings."""
         if self.harm is not None:
             client = read_client(plan.client, release.name)
             there = client.library in self.harm.libraries
@@ -280,10 +284,10 @@ class Story:
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
-        """Choose the brokers A, B and C, and return their ids, when the cluster is ready.
+        """Wait until the cluster is ready; choose the brokers A, B and C, and return their ids.
 
         Raises:
-            WaitTimeoutError: a broker has no session, or there is no controller, at the limit.
+            WaitTimeoutError: a broker has no session in time, or no broker is the controller.
         """
         controller = await_cluster(cluster, probe)
         first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))
@@ -300,7 +304,7 @@ class Story:
         unclean: bool = False,
         driver: str = "local",
     ) -> Plan:
-        """Return the plan of this story on a release, with its own records and one reader."""
+        """Return the plan of this story on a release: no producers, and one consumer."""
         return Plan(
             kafka=kafka,
             driver=driver,
@@ -349,7 +353,7 @@ def story(
     min_isr_most: int = 1,
     why_not: Callable[[Release], str] = lambda _: "",
 ) -> Callable[[Callable[[ScheduleContext], None]], Callable[[ScheduleContext], None]]:
-    """Register a schedule as a story, with its script for the model or with its hazard's ending."""
+    """Register a schedule as a story, with a script for the model or the outcome of its hazard."""
 
     def register(play: Callable[[ScheduleContext], None]) -> Callable[[ScheduleContext], None]:
         STORIES[name] = Story(

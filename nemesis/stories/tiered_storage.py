@@ -1,20 +1,20 @@
-"""Stories of a leader that counts a tiered partition twice, and deletes the supposed excess.
+"""Stories of tiered storage: a leader miscounts segments, or a group returns too late.
 
 ``tiered-new-leader``: a leader deletes the oldest segments of the remote tier when the partition is
-larger than retention.bytes. Segments in both tiers must count once: the leader does not count local
-segments below the highest known offset in the remote tier. A leader learns that offset when it
-looks for segments to copy, and a follower learns it at intervals. After a restart a broker does not
-know it. A new leader that looks for expired segments before it knows the offset counts every local
-segment, and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always
-happens, because a leader then never reads the offset.
+larger than retention.bytes. A segment in both tiers must count once, so the leader ignores local
+segments below the highest offset in the remote tier. A leader reads this offset when it looks for
+segments to copy, a follower at intervals. A restarted broker does not know the offset. If a new
+leader looks for expired segments before it knows the offset, it counts local segments and their
+remote copies (KAFKA-20732). If copying is disabled (KIP-950), this always happens, because the
+leader never reads the offset.
 
-``failed-copies``: a leader first writes the copy that it will make into Kafka's topic about the
-tier, then copies. Before 3.9 each failed attempt counts from then on as a segment of the tier
+``failed-copies``: before a leader copies a segment, it announces the copy in Kafka's internal topic
+about the remote tier. Before 3.9 each failed attempt then counts as a segment of the tier
 (KAFKA-17062, ``RemoteLogManager.RLMTask.buildRetentionSizeData``).
 
-``expired-unread``: a group is away for longer than ``retention.ms``, which the tier obeys as local
-logs do, and what it has not read is deleted. ``local-retention`` is the guard: only
-``local.retention.ms`` has passed, and the group is given everything from the tier.
+``expired-unread``: a group has no members for longer than ``retention.ms``, which also applies to
+the remote tier, so its unread records are deleted. ``local-retention`` is the guard, which loses
+nothing: only ``local.retention.ms`` has passed, and the group reads all records from the tier.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,8 @@ _RECORD_BYTES: Final = 600_000
 
 _SEGMENT_BYTES: Final = 1 << 20
 _RETENTION_BYTES: Final = 5_000_000
-"""Enough for the records and the fences after them, but not if four or five count twice."""
+"""A retention.bytes that is enough for the records and the final marker records (fences), but not
+if four or five records count twice."""
 
 _TIERED: Final = {
     "remote.storage.enable": "true",
@@ -48,14 +49,14 @@ _LOST: Final = frozenset(_RECORDS[:2])
 size is below the limit, or above it by less than one more segment."""
 
 _UNREAD: Final = _RECORDS[1:5]
-"""The records that are written while the group is away; the first and the last are not."""
+"""The records that are written while the group has no members: all but the first and the last."""
 
 _RETENTION_MS: Final = 12_000
 _BRIEF: Final = {**_TIERED, "retention.bytes": "-1", "local.retention.ms": "1000"}
 
 _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
-"""The first release in which copying can be disabled (KIP-950), and is a separate task."""
+"""The first release in which copying is a separate task and can be disabled (KIP-950)."""
 
 _Seen = TypeVar("_Seen")
 _LIMIT_S: Final = 30.0
@@ -93,7 +94,7 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     await_replicas(
         context,
         lambda seen: all(state.leo == leo for state in seen.values()),
-        what=f"every replica to hold {len(_RECORDS)} records",
+        what=f"every replica to have {len(_RECORDS)} records",
         limit_s=_LIMIT_S,
     )
     copied = _await_copies(context, leo - 1)
@@ -107,12 +108,12 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     move_leader(context, b)
     if context.clock() - started > TIER_TASK_S:
         raise ScheduleNotFollowedError(
-            f"broker {b} was to lead before its second look at the remote tier, {TIER_TASK_S:g} s"
-            " after its start"
+            f"broker {b} must become leader before its second look at the remote tier, "
+            f"{TIER_TASK_S:g} s after its start, but was later"
         )
-    context.note(f"broker {b} has started again and leads; no broker has failed", b)
+    context.note(f"broker {b} has restarted in order, and leads; no broker has failed", b)
     remaining = _let_leader_look(context, copied)
-    context.note(f"the remote tier holds {len(remaining)} of {len(copied)} segments", b)
+    context.note(f"the remote tier has {len(remaining)} of {len(copied)} segments", b)
     _set_copying(context, "false")
     context.note("copying to the remote tier is enabled again")
 
@@ -127,7 +128,7 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     why_not=_no_tier,
 )
 def failed_copies(context: ScheduleContext) -> None:
-    """Let copies to the remote tier fail: they count for retention.bytes."""
+    """Make copies to the remote tier fail: the failed copies count for retention.bytes."""
     leader = context.replicas[0]
     *first, last = _RECORDS
     for record in first:
@@ -156,13 +157,13 @@ def failed_copies(context: ScheduleContext) -> None:
         hazard="expired-unread", ending=Prediction(lost=frozenset((_RECORDS[0], *_UNREAD)))
     ),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
-    outcome="The group never gets them.",
+    outcome="The group misses records that were written while it had no members.",
     topic_config={**_BRIEF, "retention.ms": str(_RETENTION_MS)},
     min_isr_most=3,
     why_not=_no_tier,
 )
 def expired_unread(context: ScheduleContext) -> None:
-    """Let retention.ms pass in the remote tier while a group is away."""
+    """Let records expire by retention.ms in the remote tier while a group has no members."""
     _be_away(context, expires=True)
 
 
@@ -170,18 +171,18 @@ def expired_unread(context: ScheduleContext) -> None:
     "local-retention",
     HazardEnding(hazard="expired-unread", ending=Prediction()),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
-    outcome="The group is given everything, from the tier.",
+    outcome="The group reads all records, some from the remote tier.",
     topic_config=_BRIEF,
     min_isr_most=3,
     why_not=_no_tier,
 )
 def local_retention(context: ScheduleContext) -> None:
-    """Play expired-unread, but only local.retention.ms passes."""
+    """Repeat expired-unread, but only local.retention.ms passes."""
     _be_away(context, expires=False)
 
 
 def _be_away(context: ScheduleContext, *, expires: bool) -> None:
-    """Write while a group is away, let the records expire, and let the group come back."""
+    """Send records while a group has no members, let them expire, and restart a member."""
     leader = context.replicas[0]
     group = GroupMembership(group=context.plan.group, reset="earliest")
     first, *_, last = _RECORDS
@@ -189,9 +190,9 @@ def _be_away(context: ScheduleContext, *, expires: bool) -> None:
     _join_until_given(context, "member-0", group, 1)
     for record in _UNREAD:
         end = context.send(record, leader=leader) + 1
-    context.note(f"{', '.join(_UNREAD)} are acknowledged, and the group is away", step=1)
+    context.note(f"{', '.join(_UNREAD)} are acknowledged, and the group has no members", step=1)
     _await_local_start(context, end - 1)
-    context.note("every replica has only its newest segment; the others are in the tier")
+    context.note("every replica has only its newest segment; the remote tier has the others")
     if expires:
         context.until(
             lambda: context.probe.log_start(leader, context.topic, 0),
@@ -200,28 +201,30 @@ def _be_away(context: ScheduleContext, *, expires: bool) -> None:
             limit_s=_LIMIT_S + 3 * TIER_TASK_S,
         )
         context.cluster.configure(context.topic, {"retention.ms": "-1"})
-        context.note(f"the log begins at {end}: retention.ms has passed", leader)
+        context.note(
+            f"the log now starts at {end}: the other records expired by retention.ms", leader
+        )
     context.send(last, leader=leader)
     _join_until_given(context, "member-1", group, end + 1)
-    context.note(f"the group is back, and was given {last}")
+    context.note(f"the group has a member again, which received {last}")
 
 
 def _join_until_given(
     context: ScheduleContext, name: str, group: GroupMembership, end: int
 ) -> None:
-    """Let a member join, read until an offset, commit it and leave."""
+    """Let a member join the group, read until an offset, commit the offset and leave."""
     member = context.groups.join(name, group)
     context.until(
         lambda: member.given.get(0, 0),
         lambda after: after >= end,
-        what=f"{name} to be given the records before offset {end}",
+        what=f"{name} to receive the records before offset {end}",
         limit_s=_LIMIT_S,
     )
     member.leave()
     context.until(
         lambda: context.groups.committed(group.group).get(0),
         lambda offset: offset == end,
-        what=f"the group to have committed offset {end}",
+        what=f"the group to commit offset {end}",
         limit_s=_LIMIT_S,
     )
 
@@ -255,11 +258,11 @@ def _copies(context: ScheduleContext) -> set[int]:
 
 
 def _await_copies(context: ScheduleContext, count: int) -> set[int]:
-    """Wait until the remote tier holds this many segments, and return their base offsets."""
+    """Wait until the remote tier has this many segments, and return their base offsets."""
     return context.until(
         lambda: _copies(context),
         lambda copies: len(copies) >= count,
-        what=f"the remote tier to hold {count} segments",
+        what=f"the remote tier to have {count} segments",
         limit_s=_LIMIT_S + TIER_TASK_S,
     )
 
@@ -274,10 +277,10 @@ def _await_in_sync(context: ScheduleContext) -> None:
 
 
 def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
-    """Let the new leader look for expired segments; return the remaining segments' base offsets.
+    """Wait until the new leader has checked expiry; return the remaining base offsets.
 
-    If it finds none, wait for a second check: at the first one it may not know any remote segment
-    yet.
+    If the leader finds no expired segment, wait for its second check: at the first check it may not
+    know any remote segment yet.
     """
     _look_until(context, lambda: _copies(context), lambda copies: copies != copied, looks=2)
     context.hold(_LOOK_S)
@@ -291,7 +294,7 @@ def _look_until(
     *,
     looks: int,
 ) -> _Seen:
-    """Wait for a condition while the leader looks this often at the tier; return what was seen."""
+    """Wait for a condition during ``looks`` checks by the leader; return the observed state."""
     deadline = context.clock() + looks * TIER_TASK_S
     while not condition(seen := look()) and context.clock() < deadline:
         context.hold(_LOOK_S)

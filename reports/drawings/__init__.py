@@ -1,1 +1,1 @@
-"""Drawings in SVG."""
+"""SVG drawings on the pages."""

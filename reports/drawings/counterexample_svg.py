@@ -1,4 +1,4 @@
-"""Draw all steps of a counterexample side by side, in a separate file."""
+"""Draw all steps of a counterexample side by side, in an SVG file."""
 
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from highwater.harness.runs.verdict import Anomaly
 
 WIDE: Final = 1150.0
-"""Width of a row of steps; more steps are in further rows."""
+"""The greatest width of a row of steps; more steps are drawn in more rows."""
 LINE: Final = 15.0
 LETTER: Final = 7.0
-"""Average width of a letter."""
+"""The average width of a letter in the drawing's text."""
 MARGIN: Final = 20.0
 GAP: Final = 26.0
 
@@ -62,7 +62,7 @@ def _caption(step: ModelFrame, lines: list[str], *, is_last: bool) -> list[Marku
 
 
 def _facts(step: ModelFrame, top: float) -> list[Markup]:
-    """Draw the controller's decisions and the clients' knowledge; highlight what changed."""
+    """Draw lines about the controller's decisions and the clients; highlight changed lines."""
     return [
         text(8, top + LINE * i, fact.says, "fact new" if fact.is_new else "fact")
         for i, fact in enumerate(step.facts)

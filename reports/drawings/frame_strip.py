@@ -1,4 +1,4 @@
-"""Draw a record's events as a strip: one frame per event, with all replicas near its offset."""
+"""Draw a record's events as a strip of frames; a frame shows all replicas near its offset."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ RIGHT: Final = 26.0
 _SAYS: Final = {
     "subject": "holds {value}",
     "other": "holds another record, {value}",
-    "gone": "cut {value} away",
+    "gone": "has truncated {value}",
     "none": "holds nothing",
     "record": "holds {value}",
 }
@@ -40,7 +40,7 @@ def size(moment: Frame) -> tuple[float, float]:
 
 
 def body(moment: Frame, anomaly: Anomaly) -> list[Markup]:
-    """Draw the offsets and the replicas of a frame, as parts of a larger drawing."""
+    """Return the offsets and replicas of a frame as parts of a larger drawing."""
     offsets = []
     for i, cell in enumerate(moment.lanes[0].cells):
         class_ = "axis here" if cell.offset == anomaly.offset else "axis"
@@ -112,7 +112,7 @@ def _cell(cell: FrameCell, x: float, top: float, anomaly: Anomaly) -> Markup:
 
 
 def _marks(lane: Lane, top: float) -> list[Markup]:
-    """Draw flags for HW and LEO below the cells, and a line where the log was truncated."""
+    """Draw flags for HW and LEO below the cells, and a line at the truncation."""
     first, last = lane.cells[0].offset, lane.cells[-1].offset
     marks: list[Markup] = []
     values = [(name, v) for name, v in (("HW", lane.hw), ("LEO", lane.leo)) if v is not None]
@@ -133,7 +133,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
 
 
 def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
-    """Draw a boundary before ``offset``, with an arrow if the offset is outside the window."""
+    """Draw a flag before ``offset``, with an arrow if the offset is outside the drawing."""
     place = min(max(offset, first), last + 1)
     arrow = f"← {words}" if offset < first else f"{words} →" if offset > last + 1 else words
     x = _x(place - first)
@@ -154,7 +154,7 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 
 
 def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
-    """Return the legend of a strip: (class, cell label, id) of each record seen at the offset."""
+    """Return the legend of a strip: style class, label and id of each record at the offset."""
     keys: dict[str, tuple[str, str, str]] = {}
     for cell in (cell for moment in frames for lane in moment.lanes for cell in lane.cells):
         here = cell.offset == anomaly.offset and cell.state in {"subject", "other"}

@@ -1,4 +1,4 @@
-"""Strips of a timeline lane: leadership by epoch, the ISR, and epochs seen by a follower."""
+"""Draw strips in a broker's lane of the timeline: its leaderships, the ISR, its epochs."""
 
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -12,7 +12,7 @@ from highwater.reports.run_evidence import PartitionObservations
 
 BAND: Final = 16.0
 _NARROWEST: Final = 2.0
-"""The least width at which a strip is visible."""
+"""The least width of a strip, so that it is visible."""
 
 
 def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
@@ -50,7 +50,7 @@ def bands(
 def _intervals(
     rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
 ) -> list[tuple[float, float, int]]:
-    """Return (start, end, epoch) of intervals in which ``holds`` is true; merge equal epochs."""
+    """Return start, end and epoch of intervals in which ``holds`` is true; merge equal epochs."""
     bands: list[tuple[float, float, int]] = []
     for i, row in enumerate(rows):
         if not holds(row):
@@ -65,9 +65,9 @@ def _intervals(
 
 
 def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
-    """Draw the leader epochs in which a replica responded as a follower.
+    """Draw the leader epochs in which a broker's replica was a follower.
 
-    This shows replicas that missed a complete epoch, which KIP-101 and KIP-279 are about.
+    The drawing shows that a replica missed a complete epoch (see KIP-101 and KIP-279).
     """
     track = observed.tracks.get(broker)
     rows = reigns(observed.leaderships)

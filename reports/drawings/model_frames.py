@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from highwater.checkers.model.search.kafka_model import Counterexample
 
 OFFSETS_LEAST: Final = 2
-"""The least number of offsets to draw, so that the text below HW and LEO has room."""
+"""The least number of offsets to draw: the texts below HW and LEO need this width."""
 
 _LOSSES: Final = frozenset({"acked-kept", "read-kept", "read-once"})
 _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
@@ -24,7 +24,7 @@ _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """The affected records of a counterexample: lost records, and records in their place."""
+    """The affected records of a counterexample: lost records, and records at their offsets."""
 
     records: frozenset[str]
     instead: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Harm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFact:
-    """A line about the controller or the clients, and whether the step changed it."""
+    """A line about the controller or the clients, and whether the step changed the line."""
 
     says: str
     is_new: bool
@@ -46,7 +46,7 @@ class DecisionFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFrame:
-    """The state after a step: replicas, the controller's decisions, and the clients' knowledge."""
+    """The state after a step: the replicas, and lines about the controller and the clients."""
 
     frame: Frame
     facts: tuple[DecisionFact, ...]
@@ -70,7 +70,7 @@ def harm(counterexample: "Counterexample") -> Harm:
 
 
 def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
-    """Return the frame of each step, with the offsets from 0 to the end of the longest log."""
+    """Return a frame for each step, with the offsets from 0 to the end of the longest log."""
     harmed, states = harm(counterexample), _states(counterexample)
     width = max(OFFSETS_LEAST, *(replica.leo for state in states for replica in state.replicas))
     changes = zip(counterexample.steps, pairwise(states), strict=True)

@@ -1,7 +1,7 @@
-"""The frames of one record's events: all replicas near the record's offset.
+"""Make the frames of a record's events; a frame shows all replicas near its offset.
 
-An anomaly's evidence is grouped into *beats*, its phases: written, fault, cut, elected, end. Each
-beat becomes one frame, which shows every replica at the end of the beat.
+An anomaly's evidence is grouped into phases, called beats: written, fault, cut (truncated),
+elected, end. Each beat becomes one frame, which shows every replica at the end of the beat.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,13 @@ from highwater.reports.run_evidence import PartitionObservations, Place, RunObse
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
 _POLLED: Final = {"events/partitions", "events/replicas"}
-"""Tables of the observer. It polls, so it observes events later than brokers log them."""
+"""The observer's tables. The observer polls, so it observes events later than brokers log them."""
 SETTLE_NS: Final = 1_000_000_000
-"""For this long after a beat's last evidence, observations may still show the beat's effect."""
+"""The time after a beat's last evidence in which observations may still show the beat's effect."""
 _BORN: Final = {"sent", "held", "acknowledged"}
-"""Kinds of evidence that prove that the replica had the record."""
+"""Kinds of evidence which prove that the replica had the record."""
 FAULT_NS: Final = 100_000_000
-"""For this long before a fault's row, the broker may already be affected, because the row is
+"""The time before a fault's row in which the fault may already affect the broker: the row is
 written late."""
 BEHIND: Final = 2
 AHEAD: Final = 1
@@ -41,7 +41,7 @@ class FrameCell:
         state: ``none`` (past the LEO), ``record`` (any record), ``subject`` (the record of the
             finding), ``other`` (another record at its offset), ``gone`` (truncated in this beat).
         value: the record's id; None if unknown.
-        epoch: the leader epoch in which the record was written; None hides the epoch.
+        epoch: the leader epoch in which the record was written; None: the drawing shows no epoch.
     """
 
     offset: int
@@ -77,7 +77,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat or step to show. Its frame shows the replicas at ``until_ns``, after its effect."""
+    """A beat or step to draw; its frame shows the replicas at ``until_ns``, after its effect."""
 
     title: str
     start_ns: int | None
@@ -89,11 +89,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One beat: its evidence, and every replica at its end.
+    """The drawing of one beat: the beat's evidence, and every replica at its end.
 
     Attributes:
         seen_late: the number of an earlier frame with a later time, or None. That frame shows the
-            cause, which the observer noticed later, at its next poll.
+            cause, which the observer noticed late, at its next poll.
     """
 
     number: int
@@ -107,7 +107,7 @@ class Frame:
 
     @property
     def clock(self) -> str:
-        """Source of the times: ``seen`` (by the observer), ``logged`` (by a broker), or ""."""
+        """The source of the times: ``seen`` (by the observer), ``logged`` (by a broker), or ""."""
         sources = {w.source for w in self.witnesses if w.time_ns is not None and beat(w)}
         if sources == {_LINES}:
             return "logged"
@@ -115,7 +115,7 @@ class Frame:
 
     @property
     def captions(self) -> tuple[Witness, ...]:
-        """The evidence to list, without log lines of truncations that the observer noticed, too."""
+        """The evidence to list; if the observer noticed a truncation, its log line is left out."""
         seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
         return tuple(
             w
@@ -155,7 +155,7 @@ def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> l
 def states(
     subject: Anomaly, evidence: RunObservations, holdings: Holdings, moments: Sequence[Moment]
 ) -> list[Frame]:
-    """Return a frame per moment, with every replica near the offset of ``subject``."""
+    """Return a frame for each moment, with every replica near the offset of ``subject``."""
     observed = evidence.partitions.get((subject.topic, subject.partition))
     if subject.offset is None or observed is None or not observed.tracks:
         return []
@@ -201,7 +201,7 @@ def window(offset: int) -> range:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """The data that all frames of one record share."""
+    """The data that all frames of a record share."""
 
     subject: Anomaly
     offset: int
@@ -212,7 +212,7 @@ class _Stage:
     def lane(self, broker: int, since: int, moment: Moment, *, last: bool) -> Lane:
         """Return a replica's lane at a moment, with the truncations since the time ``since``.
 
-        In the last frame, the LEO comes from the frozen log.
+        In the last frame, the LEO is that of the log on disk.
         """
         until = moment.until_ns
         track = self.observed.tracks.get(broker)
@@ -226,7 +226,7 @@ class _Stage:
             if told_ns < cut.time_ns:
                 leo, hw = min(leo, cut.offset), min(hw, cut.offset)
         if last and self.holdings.get(broker):
-            leo = max(self.holdings[broker]) + 1  # the disks know better than an observation
+            leo = max(self.holdings[broker]) + 1  # the disk is more exact than an observation
         before = track.at(since)[0] if track else UNKNOWN
         lowest = min([before, *(cut.offset for cut in cuts if since < cut.time_ns)])
         shortened = (before, lowest) if lowest < before else None
@@ -257,7 +257,7 @@ class _Stage:
         )
 
     def _acknowledged(self, broker: int) -> int | None:
-        """Return when this broker acknowledged the record, which proves that it had the record."""
+        """Return when a broker acknowledged the record and so had it; None if unknown."""
         times = (
             w.time_ns
             for w in self.subject.witnesses
@@ -275,12 +275,12 @@ class _Stage:
         return FrameCell(offset=offset, state="gone", value=self._value(broker, offset, since))
 
     def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
-        """Return the record at an offset: the last append from disk, earlier ones from history.
+        """Return a replica's record at an offset, from its disk or from the history of sends.
 
-        The disk was read at the end. If the disk's record was sent after the last observed append
-        at the offset, the replica truncated its log unobserved. Then the replica's record after
-        that send is unknown, unless the broker was down. Without a disk, a record is known only if
-        it was appended in the leader epoch in which it was sent.
+        The disk was read at the end of the run. If the record on disk was sent after the last
+        observed append at the offset, the replica had truncated its log without an observation.
+        Then its record after that send is unknown, unless the broker was down. Without a disk, a
+        record is known only if the replica appended it in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
@@ -300,15 +300,15 @@ class _Stage:
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
 
     def _within_an_epoch(self, begin_ns: int, end_ns: int) -> bool:
-        """Return whether the leader epoch is known, and equal at the beginning and at the end."""
+        """Return whether the leader epoch is known at both times and did not change."""
         epochs = [now and now.epoch for now in map(self.observed.leadership, (begin_ns, end_ns))]
         return epochs[0] == epochs[1] not in (None, UNKNOWN)
 
     def _births(self, offset: int) -> list[tuple[int, str]]:
-        """Return the earliest time of each record at an offset, with its id, in order of time.
+        """Return the earliest time and the id of each record at an offset, in order of time.
 
-        The earliest time is when the record was sent or, if a disk has the record's leader epoch
-        and that epoch began later, when the epoch began.
+        The earliest time is the time of the send. If a disk has the record's leader epoch, and the
+        epoch began later, it is the time at which the epoch began.
         """
         disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
         epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}
@@ -319,7 +319,7 @@ class _Stage:
         return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
 
     def _begun(self, epoch: int | None) -> int:
-        """Return the observed begin of a leader epoch in ns; 0 if unknown."""
+        """Return the time in ns at which a leader epoch began, as observed; 0 if unknown."""
         if epoch is None or epoch <= UNKNOWN:
             return 0
         return next((now.time_ns for now in self.observed.leaderships if now.epoch >= epoch), 0)
@@ -344,12 +344,12 @@ class _Stage:
                 times.append(time_ns)
             holds = leo > offset
         if not holds and offset in self.holdings.get(broker, {}):
-            times.append(max(marks)[0] + 1 if marks else 0)  # the last append was not observed
+            times.append(max(marks)[0] + 1 if marks else 0)  # the observer missed the last append
         return times
 
 
 def places(anomalies: Iterable[Anomaly]) -> set[Place]:
-    """Return every place (topic, partition, offset) that the frames of these anomalies show."""
+    """Return each topic, partition and offset that the frames of these anomalies show."""
     return {
         (a.topic, a.partition, offset)
         for a in anomalies

@@ -1,6 +1,6 @@
-"""SVG elements, scales, axis ticks and bars: pure functions that turn numbers into markup.
+"""Functions that return SVG markup: elements, scales, axis ticks and bars.
 
-Colours come from the page's style sheet by class name, so that drawings follow light and dark mode.
+The page's style sheet sets the colours by class name, so that drawings follow light and dark mode.
 """
 
 import math
@@ -111,7 +111,7 @@ def ticks(hi: float) -> list[float]:
 
 
 def steps(points: Sequence[tuple[float, float]]) -> str:
-    """Return a step path through points: each value holds until the next point."""
+    """Return a path of steps through points: each value lasts until the next point."""
     if not points:
         return ""
     (x, y), *rest = points
@@ -134,7 +134,7 @@ class Share:
 
 
 def bar(x: float, y: float, width: float, height: float, shares: Sequence[Share]) -> Markup:
-    """Draw a stacked bar; each share above zero is at least 6 wide, so one record is visible."""
+    """Draw a stacked bar; a share above zero is at least 6 wide, so that one record is visible."""
     present = [share for share in shares if share.count > 0]
     total = sum(share.count for share in present)
     if not total:

@@ -1,6 +1,6 @@
-"""Draw the producers' throughput, latency and failed sends over time, with the faults.
+"""Draw the producers' throughput, latency and failed sends over time, and the faults.
 
-Only runs with a workload have this drawing; a story sends too few records.
+Only runs with a workload have this drawing, because a story sends too few records.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ PANEL: Final = 96.0
 GAP: Final = 26.0
 BINS: Final = 140
 FEWEST: Final = 50
-"""The least number of acknowledged sends for which the drawing is made."""
+"""The least number of acknowledged sends for a drawing."""
 _DECADES: Final = tuple(10.0**power for power in range(-4, 4))  # seconds, from 0.1 ms
 
 

@@ -1,4 +1,4 @@
-"""The time axis that a run's drawings share: scale, grid, rates, and the extents of faults."""
+"""Draw the time axis that a run's drawings share: scale, grid, rates and faults."""
 
 from typing import Final
 
@@ -21,7 +21,7 @@ def time_scale(end_ns: int) -> Scale:
 
 
 def grid(time: Scale, end_ns: int, top: float, bottom: float) -> list[Markup]:
-    """Draw a vertical line at round seconds, and the number of seconds below each line."""
+    """Draw vertical lines at round seconds, and below each line its number of seconds."""
     parts = []
     for tick in ticks(end_ns / NS):
         x = time(tick * NS)

@@ -1,4 +1,4 @@
-"""Draw one partition over a run: a lane per replica, faults, elections, truncations, acks."""
+"""Draw a partition's timeline: a lane for each replica, faults, elections, acknowledgements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ LANE: Final = 104.0
 MESSAGES: Final = 30.0
 GAP: Final = 16.0
 COLUMNS: Final = 500
-"""A LEO or HW line has at most four points per column."""
+"""The width of a column in which a LEO or HW line has at most four points."""
 TICKS_MAX: Final = 80
 """Maximum number of acknowledgements that are drawn one by one; more are drawn as a rate."""
 MARKS_MAX: Final = 150
@@ -55,7 +55,7 @@ def timeline(
     *,
     uid: str = "timeline",
 ) -> Markup:
-    """Draw a partition's timeline, ``WIDTH`` wide, with a lane ``LANE`` high per replica."""
+    """Draw a partition's timeline, ``WIDTH`` wide, with a lane for each replica, ``LANE`` high."""
     brokers = observed.brokers
     time = time_scale(evidence.end_ns)
     top = 24 + ACKS + (MESSAGES if evidence.messages else 0.0)
@@ -114,7 +114,7 @@ def _offsets(observed: PartitionObservations) -> tuple[int, int]:
 def _acks(
     evidence: RunObservations, partition: Partition, marks: Sequence[TimelineMark], time: Scale
 ) -> Markup:
-    """Draw a line for each acknowledgement at the top, or their rate if there are too many."""
+    """Draw a line for each acknowledgement, or the rate if the acknowledgements are too many."""
     top, base = 30.0, 24 + ACKS - 12
     acks = evidence.acks.get(partition, np.empty(0, np.int64))
     parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
@@ -145,14 +145,14 @@ def _triangle(x: float, top: float, half: float, high: float, says: str, class_:
 
 
 def _beside(x: float, y: float, words: str, class_: str, room: float) -> Markup:
-    """Draw text to the right of a mark, or to the left if less than ``room`` is left."""
+    """Draw text to the right of a mark, or to its left if less than ``room`` remains."""
     if x > WIDTH - room:
         return text(x - 9, y, words, class_, "end")
     return text(x + 9, y, words, class_)
 
 
 def _messages(messages: Sequence[MessageSpan], time: Scale, top: float) -> Markup:
-    """Draw the messages to which a relay's rule applied, for the time that the relay held each."""
+    """Draw the messages that the relay's rules affected, each for the time that it was held."""
     parts: list[Markup] = []
     if messages:
         parts.append(text(LEFT - 10, top + 14, "messages", "lanename", "end"))
@@ -238,7 +238,7 @@ def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
 def _line(
     track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Return the points of one index range, up to the time of the next row."""
+    """Return the points of one range of rows, up to the time of the next row."""
     stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
     return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 
@@ -246,7 +246,7 @@ def _line(
 def _thinned(
     times: Ints, values: Ints, stop: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Keep at most four points per column (first, lowest, highest, last), so no spike is lost."""
+    """Keep at most four points per column: the first, lowest, highest and last one."""
     width = (time.hi - time.lo) / COLUMNS
     column = ((times - time.lo) / width).astype(np.int64)
     keep: set[int] = {0, len(times) - 1}

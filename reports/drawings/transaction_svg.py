@@ -1,4 +1,4 @@
-"""Draw all steps of a counterexample about transactions, in a separate file."""
+"""Draw all steps of a counterexample of the transaction model, in an SVG file."""
 
 from collections.abc import Sequence
 from textwrap import wrap
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from highwater.checkers.model.transactions.transaction_state import TransactionState
 
 COLUMN: Final = 370.0
-"""Width of a step."""
+"""The width of a step in the drawing."""
 FITTING: Final = 3
-"""Steps side by side."""
+"""The number of steps side by side."""
 LINE: Final = 15.0
 MARGIN: Final = 20.0
 GAP: Final = 22.0
 _CELL: Final = 46.0
 _CELLS: Final = 6
-"""Number of log entries in a row."""
+"""The number of log entries side by side."""
 _HEIGHT: Final = 26.0
 _LETTERS: Final = 46
 _MARKERS: Final = ("commit", "abort")
@@ -58,14 +58,14 @@ def whole_transactions(counterexample: "TransactionCounterexample", css: str) ->
 
 
 def transaction_facts(state: "TransactionState") -> list[str]:
-    """Return the state of the coordinator, transactions, producers and requests, a line each."""
+    """Return lines about the coordinator, the transactions, the producers and the requests."""
     there = ", ".join(map(str, state.partitions)) or "none"
     lines = [f"coordinator: {state.coordinator}, epoch {state.epoch}, partitions {there}"]
     lines += [f"transaction {n}: {status}" for n, status in enumerate(state.transactions, start=1)]
     lines += [
         f"{producer.name}: {producer.phase}, epoch {producer.epoch}" for producer in state.producers
     ]
-    return [*lines, *(f"on its way: {request}" for request in state.on_the_way)]
+    return [*lines, *(f"not delivered yet: {request}" for request in state.on_the_way)]
 
 
 def _rows(state: "TransactionState") -> int:

@@ -1,1 +1,1 @@
-"""The pages: a run, a matrix, a comparison, a counterexample, the store."""
+"""The HTML pages: run, matrix, comparison, counterexample, store and others."""

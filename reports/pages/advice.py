@@ -1,4 +1,4 @@
-"""The page of ``highwater advise``: the hazards of a cluster, topic by topic, and their fixes."""
+"""The page of ``highwater advise``: a cluster's hazards, topic by topic, with their fixes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def write(cluster: ClusterFacts, every: Sequence[Advice], lines: Sequence[str], 
     """Write the page and return its path.
 
     Args:
-        lines: sentences about the settings and topics that were read from the cluster.
+        lines: sentences about the cluster's settings and topics.
     """
     html = render(
         "advice.html.j2",

@@ -1,7 +1,7 @@
-"""Two runs of one schedule side by side: all steps, and the first step after which they differ.
+"""The page that compares two runs of one schedule step by step, up to their first difference.
 
-The page shows the effect of a rule that only one of the releases has: both runs have the same
-faults at the same steps, but a log is truncated in only one of the runs.
+The page shows the effect of a rule that only one release has. Both runs have the same faults at the
+same steps, but only in one run a log is truncated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,14 @@ from highwater.reports.run_evidence import RunObservations, gather
 from highwater.reports.sections.settings import Fact, facts
 
 STEPS_MAX: Final = 40
-"""Maximum number of steps that are drawn: those around the first step where the runs differ."""
+"""Maximum number of steps that are drawn; they are around the first step with a difference."""
 _BEFORE: Final = 3
-"""Number of steps to draw before the first that differs, if not all steps are drawn."""
+"""Number of drawn steps before the first step with a difference, if not all steps are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedStep:
-    """A fault, a healing or a note in a run; equal steps of both runs have the same ``key``."""
+    """A fault, its healing or a note in a run; equal steps of both runs have equal ``key``."""
 
     key: tuple[str, str]
     broker: int | None
@@ -50,7 +50,7 @@ class ComparedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRun:
-    """One of the two runs that are compared."""
+    """One of the two compared runs."""
 
     run: Run
     plan: Plan
@@ -102,7 +102,7 @@ class RunAtStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One step in both runs. ``parts`` is true for the first step after which replicas differ."""
+    """A step in both runs; ``parts`` is true for the first step after which replicas differ."""
 
     number: int
     says: tuple[str | None, str | None]
@@ -112,7 +112,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSwitch:
-    """A rule that the model can switch, and whether the left and the right release have it."""
+    """A rule of the model, and whether the left and the right release have it."""
 
     name: str
     says: str
@@ -120,12 +120,12 @@ class ModelSwitch:
 
 
 def name(left: Run, right: Run) -> str:
-    """Return the file name of the page that compares two runs."""
+    """Return the name of the file with the comparison of two runs."""
     return f"compare-{left.name}-{right.name}.html"
 
 
 def write(left: Run, right: Run, path: Path) -> Path:
-    """Write the page of two judged runs; raise if their schedules have no step in common."""
+    """Write the comparison of two judged runs; raise an error if they have no step in common."""
     return save(path, page(left, right))
 
 
@@ -158,7 +158,7 @@ def _headline(
     pairs: Sequence[Pair],
     parting: int | None,
 ) -> str:
-    """Return the headline: where the runs first differ, or that this is unknown.
+    """Return the headline: the first step with a difference, or that it is unknown.
 
     The runs are equal only if the same number of replicas was observed in both.
     """
@@ -169,7 +169,7 @@ def _headline(
         first, second = (_replicas(pairs, side) for side in (0, 1))
         if first and len(first) == len(second):
             return f"{left} and {right} never differ"
-        return f"Where {left} and {right} first differ was not observed"
+        return f"The first step at which {left} and {right} differ was not observed"
     verdicts = [side.verdict for side in sides]
     unknown = [
         name
@@ -177,7 +177,7 @@ def _headline(
         if verdict.verdict == UNKNOWN or verdict.account != "whole"
     ]
     if unknown:
-        return f"It is not known whether {' or '.join(unknown)} lost anything"
+        return f"Lost records are not known for {' and '.join(unknown)}"
     unplaced = any(verdict.ledger.lost or any(verdict.counts.values()) for verdict in verdicts)
     placed = " that has a known offset" if unplaced else ""
     return f"Neither {left} nor {right} lost anything{placed}"
@@ -190,14 +190,14 @@ def _replicas(pairs: Sequence[Pair], side: int) -> set[int]:
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:
-    """Return the record of the page: the first lost record, else the first divergent one."""
+    """Return the anomaly that the page shows: the first lost record, else the first divergence."""
     placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
     return next((anomaly for kind in kinds for anomaly in placed if anomaly.kind == kind), None)
 
 
 def _there(subject: Anomaly, plan: Plan) -> Anomaly:
-    """Return the same record in the topic of another run."""
+    """Return the same anomaly, in the topic of another run."""
     return msgspec.structs.replace(subject, topic=plan.topic.name)
 
 
@@ -225,8 +225,8 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
     same = list(takewhile(lambda both: both[0].key == both[1].key, zip(left, right, strict=False)))
     if not same:
         raise UsageError(
-            "these two runs have no step of their schedules in common",
-            hint="Compare runs of one story, or a run and its replay.",
+            "the schedules of these two runs have no step in common",
+            hint="Compare two runs of one story, or a run and its replay.",
         )
     steps: list[tuple[ComparedStep | None, ComparedStep | None]] = [
         *same,
@@ -252,7 +252,7 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
 
 
 def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
-    """Return the replicas after each step of a run: before the next step, or at the end."""
+    """Return a frame after each step of a run: before the next step, or at the end of the run."""
     if subject is None:
         return []
     moments = []
@@ -268,7 +268,7 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
-    """Map each broker of the left run to the broker with the same steps in the right run."""
+    """Map each broker of the left run to the broker of the right run in the same steps."""
     numbers: dict[int, int] = {}
     for left, right in same:
         if left.broker is not None and right.broker is not None:
@@ -277,10 +277,10 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 
 
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
-    """Return whether a log was truncated, or has a different record, in only one of the runs.
+    """Return whether a log was truncated in only one run, or has different records in both.
 
-    Different log ends are ignored, because no two runs are equally fast. So are replicas that were
-    observed in only one of the runs.
+    Different log ends are ignored, because no two runs are equally fast. Replicas that were
+    observed in only one run are also ignored.
     """
     if left is None or right is None:
         return False
@@ -311,7 +311,7 @@ def _window(pairs: Sequence[Pair], parting: int | None) -> list[Pair]:
 
 
 def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]:
-    """Return the settings in which the runs differ; a setting that a run lacks is ``none``."""
+    """Return the settings in which the runs differ; ``none`` for a setting that a run lacks."""
     left, right = (
         {fact.name: fact for fact in facts(side.plan, None, side.evidence.fault_counts)}
         for side in sides
@@ -324,7 +324,7 @@ def _settings(sides: tuple[ComparedRun, ComparedRun]) -> list[tuple[Fact, Fact]]
 
 
 def _rules(sides: tuple[ComparedRun, ComparedRun]) -> tuple[list[ModelSwitch], list[ModelSwitch]]:
-    """Return the rules in which the releases differ: those that explain findings, and the rest."""
+    """Return the rules in which the releases differ: first those that explain findings."""
     plans = [side.plan for side in sides]
     if not {plan.played_on for plan in plans} <= set(RELEASES):
         return [], []

@@ -1,4 +1,4 @@
-"""The page of a counterexample: its steps, the broken invariant, and replays on real brokers."""
+"""The page of a counterexample: its steps, the broken invariant, and its replays on brokers."""
 
 import os
 from collections import Counter
@@ -28,7 +28,7 @@ _PHRASES: Final = {
     "read-kept": "can lose a record that a consumer has read",
     "read-once": "can give a consumer two records at one offset",
     "agree-below-hw": "can commit different records on two replicas",
-    "agree-at-rest": "can hold different records on replicas that are in sync",
+    "agree-at-rest": "can have different records on replicas that are in sync",
 }
 _FAILURES: Final = ("kill", "pause", "lag")
 _MOVES: Final = ("move", "stop")
@@ -39,12 +39,13 @@ class ReplayOutcome:
     """A replay of a counterexample on real brokers.
 
     Attributes:
-        link: the link from the page to the run's report.
+        link: the link to the run's report.
         model: the model's explanation of the run; None without one.
-        why: the verdict's reasons, a sentence each.
+        why: the reasons of the verdict, as sentences.
         steps: the predicted and the observed state after each step of the run's schedule.
-        cast: the broker of each replica in the model, as a sentence.
-        same: whether the run's schedule was made from this counterexample, so the steps agree.
+        cast: a sentence with the broker of each replica in the model.
+        same: whether the run's schedule was made from this counterexample, so that the steps are
+            the same.
     """
 
     kafka: str
@@ -60,7 +61,7 @@ def write(counterexample: "Counterexample", path: Path, runs: Sequence[Run] = ()
     """Write a counterexample as a page, or as a drawing if the name ends in ``.svg``.
 
     Args:
-        runs: judged runs that replayed the counterexample's steps on real brokers.
+        runs: judged runs that executed the counterexample's steps on real brokers.
     """
     if path.suffix == ".svg":
         return save(path, whole(counterexample, drawing_css()))
@@ -89,24 +90,24 @@ def page(counterexample: "Counterexample", replays: Sequence[ReplayOutcome] = ()
 
 
 def headline(counterexample: "Counterexample") -> str:
-    """Return one sentence: the broken invariant and the number of steps."""
+    """Return a sentence with the broken invariant and the number of steps."""
     phrase = _PHRASES.get(counterexample.invariant, f"can break {counterexample.invariant}")
     return f"Kafka {counterexample.kafka} {phrase}, in {count(len(counterexample.steps), 'step')}."
 
 
 def conclusion(counterexample: "Counterexample") -> str:
-    """Return one sentence about the damage in the last state."""
+    """Return a sentence about lost or different records in the last state."""
     harmed, end = harm(counterexample), counterexample.steps[-1].after
     records = joined(sorted(harmed.records))
     if harmed.instead:
         there = joined(sorted(harmed.instead))
-        return f"In the end one replica holds {records} where another holds {there}."
+        return f"In the end one replica has {records} where another has {there}."
     if not records:
-        return f"In the end this does not hold: {counterexample.says}"
+        return f"In the end this guarantee does not hold: {counterexample.says}"
     outcome = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
     was = "was" if len(harmed.records) == 1 else "were"
     return (
-        f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, which must lead, lacks it."
+        f"In the end {records} {was} {outcome}, but {NAMES[end.leader]}, which must lead, lacks it."
     )
 
 
@@ -124,7 +125,7 @@ def _facts(counterexample: "Counterexample") -> list[Fact]:
         Fact(
             name="Steps",
             value=str(len(counterexample.steps)),
-            means="the fewest possible within the scope" if counterexample.shortest else "",
+            means="the fewest possible within these bounds" if counterexample.shortest else "",
         ),
     ]
     switched = [f"{name} {'on' if on else 'off'}" for name, on in counterexample.switched.items()]

@@ -1,4 +1,4 @@
-"""The page of ``highwater inspect``: every partition's replicas, and what differs between them."""
+"""The page of ``highwater inspect``: every partition's replicas, and their differences."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,7 @@ SAYS: Final[dict[Verdict, str]] = {
 }
 
 DETAILED_MAX: Final = 200
-"""Maximum number of partitions that are shown in full; the table has up to ``LISTED_MAX``."""
+"""Maximum number of partitions that are shown completely; the table has up to ``LISTED_MAX``."""
 
 LISTED_MAX: Final = 2000
 
@@ -54,7 +54,7 @@ def write(inspection: Inspection, path: Path) -> Path:
 
 
 def headline(inspection: Inspection) -> str:
-    """Return the most important result as one sentence with denominators."""
+    """Return the most important result as one sentence, with counts such as ``2 of 5``."""
     total = count(len(inspection.partitions), "partition")
     verdicts = Counter(partition.verdict for partition in inspection.partitions)
     worst = inspection.verdict
@@ -65,14 +65,14 @@ def headline(inspection: Inspection) -> str:
             f" {verdicts['fork']:,} of {total}."
         )
     if worst == "corrupt":
-        return f"Logs of {verdicts['corrupt']:,} of {total} are damaged; no sound records differ."
+        return f"Logs of {verdicts['corrupt']:,} of {total} are damaged; no valid records differ."
     if worst == "unknown":
         return f"{verdicts['unknown']:,} of {total} could not be judged."
     return _nothing_wrong(total, verdicts)
 
 
 def _nothing_wrong(total: str, verdicts: Counter[Verdict]) -> str:
-    """Return the headline without errors: how many agree, lag, or were not compared."""
+    """Return the headline without errors: the numbers of partitions that agree or lag."""
     if set(verdicts) == {"alone"}:
         return f"One replica of {total} was given, and is valid: nothing was compared."
     if not (verdicts["lag"] or verdicts["alone"]):

@@ -1,4 +1,4 @@
-"""Many judged runs on one page: a row per setting, a column per release, losses in the cells."""
+"""The page of many judged runs: a row for each setting, a column for each release."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from highwater.reports.model_text import COLOURS, GOOD, WORDS
 from highwater.reports.pages.matrix_changes import MatrixChanges, changes
 
 _NAMED_MAX: Final = 4
-"""Maximum number of combinations that are named for a skip reason; the page counts the rest."""
+"""Maximum number of skipped combinations that are named for a reason; the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +29,10 @@ class RunInCell:
     """One run in its cell of the matrix.
 
     Attributes:
-        notes: additional remarks of one or two words.
-        predicted: whether the run agrees with the rules and the model, as text; empty without a
-            prediction.
-        odd: colour of ``predicted`` if it disagrees with the run; else empty.
+        notes: remarks of one or two words.
+        predicted: words that say whether the run agrees with its prediction and the model; empty
+            without a prediction.
+        odd: colour of ``predicted`` if the run does not agree; else empty.
     """
 
     row: MatrixRow
@@ -60,7 +60,7 @@ class RunInCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """One row of the matrix: the runs of each release, one per seed; empty if none ran."""
+    """A row of the matrix: for each release its runs, one for each seed."""
 
     name: str
     terms: str
@@ -77,9 +77,9 @@ def write(
     """Write the page of judged runs, with a link to the report of each run.
 
     Args:
-        matrix: the planned matrix of the runs, which has the skipped combinations.
-        earlier: names and rows of earlier matrices, the latest first. The page compares with the
-            first earlier matrix that has a setting in common with ``rows``.
+        matrix: the plan of the matrix, which has the skipped combinations.
+        earlier: names and rows of earlier matrices, the latest first. The page shows changes since
+            the first of them that has a setting in common with ``rows``.
     """
     skipped = matrix.skipped if matrix else ()
     kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=version_order)
@@ -110,7 +110,7 @@ def _changes(
 
 
 def headline(rows: Sequence[MatrixRow]) -> str:
-    """Return the most important result as one sentence with denominators."""
+    """Return the most important result as one sentence, with counts such as ``2 of 5``."""
     promised = [row for row in rows if row.acks == "all" and not row.unclean]
     judged = {row.kafka for row in promised if row.verdict != UNKNOWN}
     losers = {row.kafka for row in promised if row.verdict != UNKNOWN and row.lost}
@@ -129,7 +129,7 @@ def _broken(rows: Sequence[MatrixRow]) -> str:
 
 
 def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
-    """Return the totals of all runs that are not in the headline, one clause each."""
+    """Return the totals of all runs that are not in the headline, as short texts."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
@@ -177,7 +177,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _predicted(row: MatrixRow) -> tuple[str, str]:
-    """Return whether a run agrees with the rules and the model as text, and a colour if not."""
+    """Return words about a run's agreement with its prediction and the model, and their colour."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:
@@ -188,7 +188,7 @@ def _predicted(row: MatrixRow) -> tuple[str, str]:
 
 
 def _terms(setting: MatrixSetting, *, driver: bool) -> str:
-    """Return the settings of a matrix row in few words."""
+    """Return a short text about the settings of a matrix row."""
     words = [f"acks={setting.acks}", f"min.isr {setting.min_isr}"]
     words += ["unclean elections"] if setting.unclean else []
     words += setting.machinery if driver else []
@@ -196,7 +196,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 
 
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
-    """Return each reason for skipping, the number of its combinations, and the first few names."""
+    """Return each reason for skipped combinations, with their number and the first names."""
     combinations: dict[str, list[SkippedCombination]] = {}
     for skipped_one in skipped:
         combinations.setdefault(skipped_one.reason, []).append(skipped_one)

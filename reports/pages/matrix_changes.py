@@ -1,7 +1,8 @@
-"""Changes from one matrix to the next: cells whose outcome differs.
+"""Find changes from one matrix to the next: settings whose outcome differs.
 
-Seeds and losses of random schedules differ from night to night. So the worst outcomes of a setting
-are compared: the verdict, whether records were lost or replicas forked, and the model's status.
+Seeds and losses of random schedules differ from night to night. So only the worst outcome of each
+setting is compared: its verdict, whether records were lost or replicas differ, and the model's
+status.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ _RANKS: Final = (VALID, UNKNOWN, INVALID)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One setting on one release: the run with its worst outcome before, and now."""
+    """A setting on a release, with the runs of its worst outcome before and now."""
 
     word: Word
     before: MatrixRow
@@ -34,7 +35,7 @@ class MatrixChanges:
     Attributes:
         since: the earlier matrix's name.
         changed: settings with a different outcome, worse outcomes first.
-        same: number of settings that ended as before.
+        same: number of settings with the same outcome.
         new: number of settings that only the later matrix has.
         gone: number of settings that only the earlier matrix has.
     """
@@ -79,7 +80,7 @@ def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
 
 
 def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
-    """Return a sort key of a run.
+    """Return the sort key of a run's outcome.
 
     A worse outcome has a greater key; equal outcomes have equal keys.
     """

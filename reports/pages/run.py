@@ -1,4 +1,4 @@
-"""The page of a run: one judged run as one HTML file."""
+"""The page of a judged run: its report, in one HTML file."""
 
 import re
 import shlex
@@ -42,7 +42,7 @@ from highwater.reports.sections.story_acts import acts, subject
 from highwater.reports.text import were
 
 STORIES_MAX: Final = 10
-"""Maximum number of findings that are drawn step by step; further findings are listed."""
+"""Maximum number of findings that are drawn step by step; the rest is only listed."""
 LISTED_MAX: Final = 100
 TIMELINES_MAX: Final = 2
 _LINK_MAX: Final = 120
@@ -51,10 +51,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingStory:
-    """One finding on the page, with its evidence, and with frames if it was observed.
+    """A finding on the page, with its evidence, and with frames if replicas were observed.
 
     Attributes:
-        link: the finding's id on the page, the same each time the page is written.
+        link: the finding's id on the page; it is the same whenever the page is written.
     """
 
     link: str
@@ -140,7 +140,7 @@ def page(run: Run) -> str:
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
-    """Return the id of every record in the logs that the model's script describes."""
+    """Return the id of every record in the logs that the model predicts."""
     return {
         record
         for beat in (reconciliation.course if reconciliation else ())
@@ -158,7 +158,7 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
 
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:
-    """Return the partitions to draw; partitions with findings come first."""
+    """Return the partitions to draw, those with findings first."""
     ordered = dict.fromkeys((a.topic, a.partition) for a in verdict.anomalies if a.partition >= 0)
     ordered |= dict.fromkeys(evidence.partitions)
     return list(ordered)[:TIMELINES_MAX]
@@ -190,7 +190,7 @@ def _story(
 def _raws(
     run: Run, groups: Sequence[Burst], missing: list[str], without: Collection[str]
 ) -> dict[Partition, Raws]:
-    """Read the replicas' records at the offset of each finding that is drawn step by step."""
+    """Read each replica's record at the offset of each finding that is drawn step by step."""
     numbers: dict[Partition, set[int]] = {}
     for first in (group.first for group in groups):
         if first.offset is not None:
@@ -203,7 +203,7 @@ def _raws(
 def _frame_of(
     stories: Sequence[FindingStory], finding: ModelFinding, link: ExplanationLink
 ) -> tuple[str, int] | None:
-    """Return the id and the step number of the drawing that shows a link of a causal chain."""
+    """Return the drawing (its id and step number) that shows a link of a causal chain."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
     for story in stories:
         a = story.anomaly
@@ -221,7 +221,7 @@ def _frame_of(
 
 
 def _links(groups: Sequence[Burst]) -> Iterator[str]:
-    """Yield a link per finding, such as ``lost-write-events-0-3``; number links that repeat."""
+    """Yield an id for each finding, such as ``lost-write-events-0-3``; number equal ids."""
     seen: Counter[str] = Counter()
     for group in groups:
         first = group.first
@@ -239,12 +239,12 @@ def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     command = plan.command() if plan.has_options else file
     commands = [("Another run of this plan", command)]
     if plan.story:
-        commands.append(("The same with settings from Python", file))
+        commands.append(("A Python test with the same settings", file))
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
         commands.append(("The exact steps of this run", f"highwater replay {name}"))
         if verdict.verdict == INVALID:
             commands.append(
-                ("The fewest faults that still break the promise", f"highwater shrink {name}")
+                ("The fewest faults that still break the guarantee", f"highwater shrink {name}")
             )
     return commands
 
@@ -271,9 +271,9 @@ def _timeline(
 
 
 def ledger_bars(verdict: Verdict) -> Markup:
-    """Draw the ledger as two bars: every record sent, and every record acknowledged.
+    """Draw the counts of records as two bars: records sent, and records acknowledged.
 
-    A run that ended early has only the first bar.
+    For a run that ended early, draw only the first bar.
     """
     width = 480.0
     ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")
@@ -313,7 +313,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
 def _sides(
     holdings: Mapping[Partition, Holdings], verdict: Verdict
 ) -> list[tuple[str, SideBySide]]:
-    """Return the name of each partition, and its replicas at the end of the run, side by side."""
+    """Return each partition's name, and its replicas at the end of the run side by side."""
     offsets: dict[Partition, list[int]] = {}
     for a in verdict.anomalies:
         if a.offset is not None:

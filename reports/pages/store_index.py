@@ -1,4 +1,4 @@
-"""The index page of a store: every run, judged or not, and every page about several runs."""
+"""The index page of a store: all its runs, and its pages about several runs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,10 +15,10 @@ from highwater.reports import model_text
 from highwater.reports.html import render
 
 _PAGES: Final = ("demo.html", "index.html", "trend.html")
-"""Pages about several runs that are directly in a store."""
+"""File name patterns of pages about several runs in a store."""
 
 RUNS_MAX: Final = 1000
-"""Maximum number of runs that are listed, the newest first; older runs are counted."""
+"""Maximum number of listed runs; the oldest runs are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class RunListing:
 
     Attributes:
         verdict: the verdict's word; None for a run that was not judged.
-        why: why the run was not judged or cannot be read; empty for a judged run.
+        why: why the run has no verdict or cannot be read; empty for a judged run.
         lost: number of lost records; None if the records could not be counted.
         model: the word for the model's status; empty without the model.
     """
@@ -74,7 +74,7 @@ def _pages(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _entry(root: Path, name: str) -> RunListing:
-    """Return the index entry of a run in any state, even while the run is being written."""
+    """Return the index entry of a run, even if the run is still being written."""
     run = Run(root / name)
     link = quote(f"{name}/{run.report.name}") if is_file(run.report) else None
     try:
@@ -104,7 +104,7 @@ def _entry(root: Path, name: str) -> RunListing:
 
 
 def _phase(run: Run) -> str:
-    """Return the phase that a run without a verdict has reached; empty if unknown."""
+    """Return the last phase of a run without a verdict; empty if unknown."""
     try:
         phase = run.status().phase
     except StoreError:

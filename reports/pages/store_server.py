@@ -1,4 +1,4 @@
-"""Serve a store's index and pages on loopback, read-only.
+"""Serve a store's index and pages over HTTP, on this machine only and read-only.
 
 Only HTML pages are served. Requests whose ``Host`` is not a loopback name are refused, so that no
 other site can make a visitor's browser read the store (DNS rebinding).
@@ -20,7 +20,7 @@ _NAMES: Final = frozenset({"127.0.0.1", "localhost"})
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the pages of a store on a port of loopback; port 0 chooses a free port."""
+    """Serves the pages of a store on a port of 127.0.0.1; port 0 chooses a free port."""
 
     daemon_threads = True
 
@@ -50,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.wfile.write)
 
     def do_HEAD(self) -> None:
-        """Respond with the headers of a page."""
+        """Respond with only the headers of a page."""
         self._answer(lambda _: None)
 
     def log_message(self, *_: object) -> None:
@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _read(root: Path, path: str) -> bytes:
-    """Read a page in the store's folder, after resolving dots and symbolic links in its path."""
+    """Read a page in the store's folder; resolve dots and symbolic links in its path first."""
     target = (root / path).resolve()
     if target.suffix != ".html" or not target.is_relative_to(root):
         raise ValueError(path)
@@ -94,4 +94,6 @@ def _no_port(port: int, error: OSError) -> UsageError | HarnessError:
     why = {errno.EADDRINUSE: "is taken", errno.EACCES: "is forbidden"}.get(error.errno or 0)
     if why is None:
         return HarnessError(f"port {port} of {HOST} cannot be opened: {error.strerror}")
-    return UsageError(f"port {port} of {HOST} {why}", hint="Name another port: --port 0 picks one.")
+    return UsageError(
+        f"port {port} of {HOST} {why}", hint="Use another port: --port 0 chooses a free one."
+    )

@@ -24,27 +24,28 @@ _CLASSES: Final[Mapping[State, str]] = {
 }
 _HEIGHT: Final = 20
 _WIDEST, _NARROWEST, _WIDTH = 12.0, 3.0, 240.0
-"""The greatest and least width of a night in a sparkline, and the width of all nights."""
+"""The greatest and the least width of a night in a sparkline (small drawing), and of all nights
+together."""
 
 _LAMPS: Final = {"green": ("bar ok", 4), "yellow": ("bar unknown", 8), "red": ("bar lost", 14)}
-"""The style class and the height of each night's colour; the height shows the colour too."""
+"""The style class and the bar height of each state of a setting."""
 
 LOOK: Final = {"green": "valid", "yellow": "unknown", "red": "invalid"}
-"""The style class of each night's colour, which is the class of a run's verdict."""
+"""The style class of each night's colour."""
 
 STATE_LOOK: Final = {"good": "valid", "unknown": "unknown", "missing": "unknown", "bad": "invalid"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendLine:
-    """A setting: its worst result on the last night on which it ran, and its sparkline."""
+    """A setting, its worst result in the last night in which it ran, and its sparkline."""
 
     mark: CellResult
     spark: Markup
 
 
 class Sparklines:
-    """Draws sparklines of settings over the same nights, with unique ids on the page."""
+    """Draws sparklines (small drawings) of settings over the same nights, with unique ids."""
 
     def __init__(self, history: Iterable[CellResult]) -> None:
         self._marks: dict[str, dict[str, CellResult]] = {}
@@ -59,7 +60,7 @@ class Sparklines:
 
     @property
     def keys(self) -> list[str]:
-        """Every setting that ever ran, ordered by release."""
+        """Return every setting that ever ran, ordered by release."""
         kafkas = {key: next(iter(of.values())).kafka for key, of in self._marks.items()}
         return sorted(self._marks, key=lambda key: (version_order(kafkas[key]), key))
 
@@ -69,7 +70,7 @@ class Sparklines:
         return TrendLine(mark=last, spark=self.draw(key))
 
     def draw(self, key: str) -> Markup:
-        """Draw a bar per night, higher for a worse result; no bar if the setting did not run."""
+        """Draw a bar for each night: higher for a worse result, none if the setting did not run."""
         results = [(i, self._marks[key].get(night)) for i, night in enumerate(self._nights)]
         states = [(i, mark.state) for i, mark in results if mark]
         paths = [_bars(states, state, self._step) for state in STATES]
@@ -136,7 +137,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
 
 
 def _nights(outcome: NightOutcome) -> Markup:
-    """Draw a column per night: the night's cells by state, above a mark in the night's colour."""
+    """Draw a column for each night: its cells by state, above a mark in the night's colour."""
     nights = outcome.nights()
     if not nights:
         return Markup("")

@@ -1,1 +1,1 @@
-"""Sections of the page of a run."""
+"""The sections of a run's page."""

@@ -1,7 +1,7 @@
-"""The assumptions of a verdict: effective faults, a complete observation, equal clocks.
+"""Check the assumptions of a verdict, such as effective faults and complete observations.
 
-Every assumption is measured in the run itself. An assumption without evidence is "not observed".
-(etcd's robustness tests also judge assumptions first.)
+Evidence from the run itself decides about each assumption. An assumption without evidence is "not
+observed". (etcd's robustness tests also judge assumptions first.)
 """
 
 import io
@@ -26,21 +26,21 @@ from highwater.reports.text import seconds
 
 Word = Literal["held", "not held", "not observed"]
 Measured = tuple[Word, str]
-"""Whether an assumption held, and what was measured about it, in one or more sentences."""
+"""The result about an assumption: a word such as "held", and sentences about the evidence."""
 
 APART_NS: Final = 1_000_000_000
-"""The longest time between a log line and an observation of one event; beats rely on it."""
+"""The longest time between a broker's log line and the observation of the same event."""
 _NEAR_NS: Final = 3_000_000_000
 _NS: Final = 1_000_000_000
 _FLUSH: Final = re.compile(r"^\s*(log\.flush\.interval\.(?:messages|ms)) = (\S+)")
 _NEVER: Final = frozenset(("null", "9223372036854775807"))
 _CONFIG_LINES: Final = 4000
-"""Number of first lines of a broker's log that contain its settings."""
+"""The number of lines at the start of a broker's log that may contain its settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assumption:
-    """A condition that must be true for the verdict to be right."""
+    """A condition on which the verdict relies."""
 
     name: str
     word: Word
@@ -53,17 +53,17 @@ def assumptions(
 ) -> list[Assumption]:  # fmt: skip
     """Return every assumption of a run, the most important first.
 
-    For an incomplete run, return only that it is incomplete, and the flush settings.
+    For a run that ended early, return only this fact and the flush settings.
     """
-    flushes = {"Brokers flush as Kafka does by default": _flushes(run, plan)}
+    flushes = {"Brokers use Kafka's default flush settings": _flushes(run, plan)}
     words: dict[str, Measured | None] = {"All recorded files are complete": _whole(verdict)}
     words |= flushes
     if verdict.complete:
         words = {
             "Every fault had an effect": _faults(plan, evidence, effects),
             "The HW-lag window was open at a fault": _window(effects),
-            "The schedule was followed": _left_out(run),
-            "Every broker was observed except during faults": _observer(evidence),
+            "Every step of the schedule was executed": _left_out(run),
+            "Every broker was observed at all times without a fault": _observer(evidence),
             "The clocks of the brokers and of the observer agree": _clocks(evidence),
             **flushes,
             "Every replica was in sync before the final read": _quiesced(status),
@@ -106,13 +106,13 @@ def _window(effects: list[Effect]) -> Measured:
         return "not observed", "No fault was observed."
     open_ = [effect for effect in watched if effect.window]
     return "held" if open_ else "not held", (
-        f"Just before {len(open_):,} of {count(len(watched), 'fault')} some replica held records"
-        " above its own high watermark."
+        f"Just before {len(open_):,} of {count(len(watched), 'fault')} some replica had records "
+        "above its own high watermark."
     )
 
 
 def _left_out(run: Run) -> Measured | None:
-    """Return whether steps of the schedule were skipped; None for a run without a schedule."""
+    """Return the result about skipped steps; None for a run without a schedule."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
@@ -121,7 +121,7 @@ def _left_out(run: Run) -> Measured | None:
     left = [row for row in rows if row["event"] == "left-out"]
     if not taken_count + len(left):
         return None
-    sentence = f"{count(taken_count, 'step')} taken, {len(left):,} left out."
+    sentence = f"{count(taken_count, 'step')} executed, {len(left):,} skipped."
     why = dict.fromkeys(f"{row['fault']}: {row['says']}" for row in left)
     sentence += "".join(f" {reason.rstrip('.')}." for reason in list(why)[:3])
     return "not held" if left else "held", sentence
@@ -141,10 +141,10 @@ def _observer(evidence: RunObservations) -> Measured:
     if not any(observed.tracks for observed in evidence.partitions.values()):
         return "not observed", "No replica was observed."
     if not sentences:
-        return "held", "Every broker answered whenever no fault was open on it."
+        return "held", "Every broker responded at all times when it had no fault."
     more = f"; and {len(sentences) - 4} more" if len(sentences) > 4 else ""  # noqa: PLR2004
     listed = "; ".join(sentences[:4])
-    return "not held", f"Without an answer while no fault was open on it: {listed}{more}."
+    return "not held", f"No response, although the broker had no fault: {listed}{more}."
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
@@ -161,7 +161,7 @@ def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[t
 
 
 def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
-    """Return whether a fault overlaps an interval or ended just before it."""
+    """Return whether a fault overlaps an interval, or ended just before the interval."""
     until = (end_ns if fault.end_ns is None else fault.end_ns) + 2 * _NS
     return fault.start_ns - _NS <= end and start <= until
 
@@ -174,7 +174,7 @@ def _clocks(evidence: RunObservations) -> Measured:
         if cut.line and (drop := _drop(observed.tracks.get(cut.broker), cut.time_ns, cut.offset))
     ]
     if not apart:
-        return "not observed", "No truncation of a log was both logged and observed."
+        return "not observed", "No truncation was both logged by a broker and observed."
     sentence = f"{count(len(apart), 'truncation')} {'was' if len(apart) == 1 else 'were'} both"
     first, last = seconds(min(apart)), seconds(max(apart))
     later = first if first == last else f"{first} to {last}"
@@ -223,9 +223,9 @@ def _logged_flushes(run: Run) -> Mapping[str, str]:
 
 def _quiesced(status: RunStatus | None) -> Measured:
     if status is None:
-        return "not observed", "status.json is missing or broken."
+        return "not observed", "status.json is missing or cannot be read."
     if status.quiesced:
-        return "held", "Every replica was back in the ISR."
+        return "held", "Every replica was in the ISR again."
     return "not held", "Some replicas did not return to the ISR."
 
 
@@ -234,8 +234,8 @@ def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     ends = status.standing if status is not None else ()
     short = [f"The final read did not reach {count(unseen, 'record')}."] if unseen else []
     short += [
-        f"In partition {end.partition} the last stable offset was blocked at {end.lso} for"
-        f" {end.seconds:.1f} s, before the fence at {end.fence}."
+        f"In partition {end.partition} an open transaction blocked the last stable offset at "
+        f"{end.lso} for {end.seconds:.1f} s, before the fence (last record) at {end.fence}."
         for end in ends
     ]
     if short:

@@ -1,4 +1,4 @@
-"""The brokers' log lines around the events that decided a record's outcome."""
+"""Select the brokers' log lines near the events that decided a record's outcome."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,14 +11,15 @@ from highwater.harness.runs.partition_trace import Ints
 from highwater.harness.runs.verdict import Anomaly
 
 LINES_MAX: Final = 30
-"""Maximum number of lines that are shown for one story; further lines are counted."""
+"""Maximum number of lines that are shown for one finding; the rest is only counted."""
 BEFORE_NS: Final = 500_000_000
 AFTER_NS: Final = 1_500_000_000
-"""Time after the last evidence in which lines are shown, because brokers log events later."""
+"""The time after the last evidence from which lines are still shown: brokers log events late."""
 _CONTROLLER: Final = -1
 """The value in the column ``broker`` that stands for a KRaft controller."""
 _OF_BROKERS: Final = pa.array(["start", "stop"])
-"""Kinds of lines that matter to every partition. Errors matter only if they name the partition."""
+"""Kinds of lines that matter to every partition. An error line matters only if it names the
+partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +34,14 @@ class ExcerptLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExcerpt:
-    """The lines of a record's events in order of time, and the number of lines left out."""
+    """The log lines of a record's events in order of time, and the number of lines left out."""
 
     lines: tuple[ExcerptLine, ...]
     left_out: int
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return lines about the anomaly's partition or complete brokers, near its evidence's times."""
+    """Return lines near the evidence's times, about the anomaly's partition or whole brokers."""
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
         return LogExcerpt(lines=(), left_out=0)
@@ -70,6 +71,6 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
 
 
 def _nearest(lines: Ints, times: Ints) -> Ints:
-    """Return the indices, ascending, of the ``LINES_MAX`` lines nearest to a piece of evidence."""
+    """Return the ascending indices of the ``LINES_MAX`` lines nearest in time to any evidence."""
     distances = np.abs(lines[:, None] - times).min(axis=1)
     return np.sort(distances.argsort(kind="stable")[:LINES_MAX])

@@ -1,7 +1,7 @@
-"""The observed effects of each fault, and whether the HW-lag window was open before the fault.
+"""Find the observed effects of each fault, and the HW-lag windows just before the fault.
 
-A recorded fault may have had no effect. So this module uses only independent evidence: the observer
-of the replicas, the controller's metadata, and the producers.
+A recorded fault may have had no effect. So this module uses independent evidence: observations of
+the replicas, the controller's metadata, and the producers' sends.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,10 @@ from highwater.reports.run_evidence import PartitionObservations, RunObservation
 from highwater.reports.text import seconds
 
 EARLY_NS: Final = 200_000_000
-"""Effects within this time before a fault's row belong to the fault, because its row is written
-after it took effect."""
+"""Effects within this time before a fault's row belong to the fault: the row is written after the
+fault took effect."""
 LATE_NS: Final = 1_000_000_000
-"""For this long after a fault's healing, the controller and the disks may still show its effects.
-"""
+"""The time after a fault's healing in which the controller and the disks may still show effects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +29,9 @@ class Effect:
     """One fault and its observed effects.
 
     Attributes:
-        seen: the observed effects, a phrase each; empty if no effect was observed.
-        window: brokers with records above their own HW just before the fault, with LEO and HW.
-        watched: whether the observer knew LEO and HW of any replica just before the fault.
+        seen: short texts about the observed effects; empty if no effect was observed.
+        window: texts about brokers that had records above their own HW just before the fault.
+        watched: whether LEO and HW of any replica were observed just before the fault.
     """
 
     fault: FaultInterval
@@ -67,11 +66,13 @@ def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
 
 
 def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str]:
-    """Yield a clause if the broker did not respond, and another if its log became shorter."""
+    """Yield a text if the broker did not respond, and another if its log became shorter."""
     inside = (track.time_ns >= since) & (track.time_ns <= until)
     silent = np.flatnonzero(inside & (track.leo == UNKNOWN))
     if len(silent):
-        yield f"broker {broker} did not answer from {seconds(int(track.time_ns[silent[0]]), 2)} on"
+        yield (
+            f"broker {broker} did not respond from {seconds(int(track.time_ns[silent[0]]), 2)} on"
+        )
     for drop in track.drops():
         if since <= drop.time_ns <= until:
             yield f"broker {broker}'s LEO fell from {drop.before:,} to {drop.after:,}"

@@ -1,7 +1,7 @@
-"""Settings and releases that would have prevented an anomaly, from the model's causal chains.
+"""Find settings and releases that would have prevented an anomaly, by the model's causal chains.
 
-There is advice only for anomalies that the model explains, and only if a setting or another release
-prevents a link of the causal chain.
+Only anomalies that the model explains get advice, and only if a setting or another release prevents
+a link of the causal chain.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _SETTINGS: Final = {
 
 
 def prevention(plan: Plan, reconciliation: Reconciliation | None) -> tuple[str, ...]:
-    """Return remedies as sentences, the nearest first; empty if no anomaly was explained."""
+    """Return remedies as sentences, the easiest first; empty if no anomaly was explained."""
     if reconciliation is None or plan.played_on not in RELEASES:
         return ()
     harmed = [
@@ -58,7 +58,7 @@ def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
 
 
 def _releases_with(rule: str, kafka: str) -> str:
-    """Return the next release of the catalogue with a rule, and the later releases without it.
+    """Return a text: the next release with a rule, and the later releases without the rule.
 
     A new release line may get a fix later than an older line.
     """

@@ -1,4 +1,4 @@
-"""The section about a program under test: its inputs, its mistakes and its instances."""
+"""The section about a program under test, with its inputs, mistakes and instances."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ class ProgramSection:
     """A program under test, for the page of its run.
 
     Attributes:
-        counts: outcomes as text, with the number of inputs (or of outputs without an input) that
-            have the outcome; empty if the outcomes are not known.
-        mistakes: causes as text, with the number of listed findings that have the cause.
-        lives: the numbers of starts, kills, stops, pauses and exits of each instance; None if the
-            table of instances cannot be read.
+        counts: each outcome as text, with its number of inputs (or of outputs without an input);
+            empty if the outcomes are unknown.
+        mistakes: each cause as text, with its number of findings.
+        lives: each instance's numbers of starts, kills, stops, pauses and exits; None if the table
+            cannot be read.
     """
 
     command: str
@@ -82,15 +82,15 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
 
 
 def mistake(anomaly: Anomaly) -> str:
-    """Return the name and the fix of the program's mistake behind an anomaly, if known."""
+    """Return the name and the fix of the program's mistake that caused an anomaly, if known."""
     return next((way.says for way in anomaly.witnesses if way.what == MISTAKE), "")
 
 
 def input_counts(verdict: Verdict) -> dict[str, int]:
-    """Return the number of inputs processed ``once``, and the counts of other outcomes by kind.
+    """Return the number of inputs by outcome: ``once``, or the kind of another outcome.
 
-    The result is empty if the outcomes are not known. Of a program without inputs, lost and
-    doubled outputs are counted.
+    The result is empty if the outcomes are unknown. For a program without inputs, lost and doubled
+    outputs are counted instead.
     """
     if not verdict.checkers.get(LOST_OUTPUT, "not ").startswith("not "):
         return {kind: verdict.counts.get(kind, 0) for kind in _WRITTEN}

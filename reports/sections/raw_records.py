@@ -1,7 +1,7 @@
-"""The bytes behind an anomaly: the record at its offset in each replica's segment, by field.
+"""Read the stored record at an anomaly's offset from each replica's segment, field by field.
 
-The side-by-side table shows each replica's record. This section adds the file and the byte at which
-the batch begins, for ``kafka-dump-log`` or ``xxd``.
+The section shows the file and the byte at which the record's batch begins, for tools such as
+``kafka-dump-log`` or ``xxd``.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -21,13 +21,14 @@ from highwater.harness.runs.store import Run
 from highwater.reports.replica_contents import replica_folders
 
 BYTES_MAX: Final = 96
-"""Maximum number of bytes that are shown from a key, a value or a header."""
+"""Maximum number of shown bytes of a key, a value or a header."""
 HEADERS_MAX: Final = 8
 _BATCH_MAX: Final = 1 << 20
 """Maximum size in bytes of a batch that is read again for its headers."""
 _V2: Final = 2
 _LENGTH_AT: Final = 12
-"""Bytes of offset and length, which begin a batch in any format; the length counts the rest."""
+"""The size of the fields offset and length at the start of a batch, in any format. The length
+counts the bytes after them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawRecord:
-    """The record of one replica at an offset; no fields if the replica has no record there.
+    """A replica's record at an offset; it has no fields if the replica has no record there.
 
     Attributes:
         file: path of the segment below the run directory.
@@ -54,7 +55,7 @@ class RawRecord:
 
 
 Raws: TypeAlias = Mapping[int, Sequence[RawRecord]]
-"""Offset to the record that each replica has at the offset, by broker id."""
+"""By offset, the record of each replica, by broker id."""
 
 
 def read_raw(
@@ -64,7 +65,7 @@ def read_raw(
     missing: list[str],
     without: Collection[str] = (),
 ) -> dict[int, list[RawRecord]]:
-    """Read the record of every frozen replica at each of the offsets.
+    """Read each replica's record at each of the offsets, from the disks after the run.
 
     Args:
         missing: a list to which a sentence is added for each replica that cannot be read.
@@ -144,7 +145,7 @@ def _checksum(row: Mapping[str, Any]) -> str:
 
 
 def _bytes(data: object) -> str:
-    """Format bytes as Python does: escape all but printable ASCII, truncate with an ellipsis."""
+    """Format bytes as Python does: escape all but printable ASCII; truncate with an ellipsis."""
     if not isinstance(data, bytes):
         return "null"
     printable = repr(data[:BYTES_MAX])[2:-1]
@@ -153,7 +154,7 @@ def _bytes(data: object) -> str:
 
 
 def _headers(path: Path, position: int, row: Mapping[str, Any]) -> str:
-    """Read the record's headers again from the file; only format v2 has them."""
+    """Read a record's headers from the file; only format v2 has headers."""
     if row["magic"] != _V2:
         return ""
     with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""The predicted and the observed states after each step of a schedule.
+"""Compare the predicted and the observed state after each step of a model's schedule.
 
-A replay executes a step, then polls the brokers until they have the predicted state
-(``nemesis.model_replay.step_player``), and then records a note. So a step with a note was observed
-as predicted. For a step without a note, the run's status has the differences.
+A replay executes a step, polls the brokers until they have the predicted state
+(``nemesis.model_replay.step_player``), and records a note. So a step with a note was observed as
+predicted. For a step without a note, the run's status contains the differences.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from highwater.reports.run_evidence import RunObservations
 Word = Literal["as predicted", "otherwise", "not taken"]
 
 _BROKERS: Final = frozenset(("leader", "ISR", "alive"))
-"""The values that are numbers of replicas; LEO and HW are offsets instead."""
+"""The properties whose values are replica numbers; LEO and HW are offsets instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class ReplayStep:
     """One step of a schedule.
 
     Attributes:
-        predicted: the predicted state, a phrase each; empty without a prediction.
-        seen: the state that was observed instead of the predicted state; empty if they agree or the
-            step was not executed.
+        predicted: the predicted state as short texts; empty without a prediction.
+        seen: texts about the observed state where it differs; empty if it agrees or the step was
+            not executed.
         time_ns: the time at which the complete prediction was observed, or None.
     """
 
@@ -46,7 +46,7 @@ class ReplayStep:
 def foreseen(
     plan: Plan, status: RunStatus | None, evidence: RunObservations
 ) -> tuple[ReplayStep, ...]:
-    """Return the steps of a run's schedule; empty if the plan has no readable schedule."""
+    """Return the steps of a replay's schedule; empty if the plan has no readable schedule."""
     if plan.schedule is None:
         return ()
     try:
@@ -71,13 +71,13 @@ def cast(plan: Plan, evidence: RunObservations) -> str:
 
 
 def _missed(status: RunStatus) -> Iterator[tuple[int, str]]:
-    """Yield each step that brokers did not follow, with the observed differences or the problem."""
+    """Yield each step that brokers did not follow, with the differences or the problem."""
     for problem in status.problems:
         if (number := legacy_sentences.step(problem)) is None:
             continue
         if status.missed is not None and status.missed.number == number:
             differences = tuple(status.missed.differences)
-        else:  # a run up to 0.2
+        else:  # a run of Highwater 0.2 or earlier
             differences = tuple(StateDifference(*d) for d in legacy_sentences.differences(problem))
         named = "; ".join(map(_named, differences))
         yield number, named or legacy_sentences.without_step(problem)
@@ -117,7 +117,7 @@ def _predicted(expect: Expect) -> Iterator[str]:
 
 
 def _named(difference: StateDifference) -> str:
-    """Return a difference as text, with the names of replicas instead of their numbers."""
+    """Return a difference as text, with replica names instead of numbers."""
     whose = difference.what if difference.replica is None else f"{difference.what} of"
     name = "" if difference.replica is None else f" {_name(difference.replica)}"
     seen, expected = (

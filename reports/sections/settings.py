@@ -1,4 +1,4 @@
-"""The settings that decide which records a run may lose, each with a note on its meaning."""
+"""The settings that decide which records a run may lose, each with its meaning."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -74,14 +74,14 @@ def facts(
 
 
 def _client(plan: Plan, environment: Environment | None) -> list[Fact]:
-    """Return the library of the producers, or of their driver."""
+    """Return a fact about the producers' library."""
     libraries = ", ".join(environment.libraries) if environment else ""
     client = Fact(name="Client", value=plan.client, means=libraries)
     return [] if plan.client == LIBRDKAFKA else [client]
 
 
 def _likeness(topic: Topic) -> list[Fact]:
-    """Return the topic whose settings the run's topic copies, and the source of each setting."""
+    """Return a fact about the topic whose settings the run's topic copies."""
     if topic.like is None:
         return []
     means = "; ".join(topic.like.says(topic.settings()))
@@ -89,7 +89,7 @@ def _likeness(topic: Topic) -> list[Fact]:
 
 
 def _groups(work: Workload) -> list[Fact]:
-    """Return the run's consumer group and share group, if it has them."""
+    """Return facts about the run's consumer group and share group, if it has them."""
     protocol = f"{work.group_protocol} protocol"
     group = Fact(name="Group", value=f"{work.subscribe} members", means=protocol)
     share = Fact(name="Share group", value=f"{work.share} members")

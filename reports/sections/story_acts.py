@@ -1,8 +1,8 @@
-"""A story's predicted and observed states, act by act.
+"""Compare a story's predicted and observed states, act by act.
 
-An act is a line of the story's script with an observable effect, such as a fault or an election,
-and the following lines without an observable effect. The model's state at the end of an act is
-compared with the replicas that were observed just before the next act.
+An act begins with a line of the story's script that has an observable effect, such as a fault or an
+election. The next lines without an observable effect belong to the act. The model's state after an
+act is compared with the replicas that were observed just before the next act.
 """
 
 import re
@@ -33,7 +33,7 @@ from highwater.reports.run_evidence import PartitionObservations, RunObservation
 
 Word = Literal["as predicted", "otherwise", "not observed"]
 Span = tuple[int, int]
-"""The times, in ns, at which the events of an act began and ended, as observed."""
+"""The observed times, in ns, at which an act's events began and ended."""
 
 _NAME: Final = re.compile(r"\b[ABC]\b")
 _PHRASES: Final = {
@@ -57,12 +57,12 @@ _PHRASES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryAct:
-    """One act of a story, predicted and observed.
+    """An act of a story, with the predicted and the observed state.
 
     Attributes:
         model: drawing of the predicted state.
         brokers: drawing of the observed state; None if the state was not observed.
-        differs: the differences between the two states, a phrase each.
+        differs: short texts about the differences between the two states.
     """
 
     number: int
@@ -74,9 +74,9 @@ class StoryAct:
 
 
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
-    """Return the record of a story; None without a script.
+    """Return the record that a story's drawings show; None without a script.
 
-    The record is one that the model loses, or else the last one before the first fault.
+    It is a record that the model loses, or else the last record before the first fault.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
@@ -97,7 +97,7 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the index of the last line before a broker is down; without one, of the last line."""
+    """Return the index of the last line before a broker is down, or of the last line."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
@@ -139,7 +139,7 @@ def _grouped(
     evidence: RunObservations,
     observed: PartitionObservations,
 ) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
-    """Yield the lines of each act, and the times at which the act's first line was observed."""
+    """Yield each act's lines, and the times at which the effect of its first line was observed."""
     beats: list[ModelSnapshot] = []
     span: Span | None = None
     since = 0
@@ -161,7 +161,7 @@ def _span(
     observed: PartitionObservations,
     since: int,
 ) -> Span | None:
-    """Return when a line's effect was observed, from ``since`` on; None if it was incomplete."""
+    """Return when a line's effect was observed, after ``since``; None if it was not observed."""
     verb, *words = beat.line.split()
     if verb in _SENDING:
         records = words if verb == "settle" else words[:1]
@@ -194,7 +194,7 @@ def _span(
 _SENDING: Final = frozenset(("settle", "send", "retry"))
 _ENDING: Final = frozenset(("resume", "start"))
 _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"}
-"""The verbs of lines whose effect observations can show."""
+"""The verbs of script lines with an observable effect."""
 
 
 def _moments(
@@ -245,7 +245,7 @@ def _cell(offset: int, log: Sequence[str], was: Sequence[str], about: Anomaly) -
 
 
 def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterator[str]:
-    """Yield differences at the record's offset, for replicas that are up in both frames.
+    """Yield differences at the record's offset, of replicas that are up in both frames.
 
     Args:
         last: whether this is the last act. Only the last act compares leaders, and treats a replica
@@ -262,14 +262,14 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
         if lane.down or other.down:
             continue
         predicted, seen_record = _at(lane, about), _at(other, about)
-        late = not seen_record and other.cut is None and not last  # may be seen a moment later
+        late = not seen_record and other.cut is None and not last  # may be observed a moment later
         if predicted != seen_record and seen_record is not None and not late:
             actual, instead = seen_record or "nothing", predicted or "nothing"
             yield f"broker {lane.broker} holds {actual} instead of {instead}"
 
 
 def _at(lane: Lane, about: Anomaly) -> str | None:
-    """Return the record id at the anomaly's offset: empty without a record, None if unknown."""
+    """Return the record id at the anomaly's offset; empty without a record, None if unknown."""
     cell = next(cell for cell in lane.cells if cell.offset == about.offset)
     if cell.state in {"none", "gone"}:
         return ""
@@ -277,7 +277,7 @@ def _at(lane: Lane, about: Anomaly) -> str | None:
 
 
 def _says(beat: ModelSnapshot) -> str:
-    """Return a line of the script as a phrase with broker ids instead of names."""
+    """Return a line of the script as text, with broker ids instead of names."""
     verb, *words = beat.line.split()
     ids = dict(zip(NAMES, beat.logs, strict=True))
     who = list(dict.fromkeys(f"broker {ids[word]}" for word in words if word in ids))

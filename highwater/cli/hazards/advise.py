@@ -1,4 +1,4 @@
-"""The command ``highwater advise``: compares a running cluster with the catalogue of hazards."""
+"""The command ``highwater advise``: compare a cluster with the catalogue of hazards."""
 
 import json
 import re
@@ -51,7 +51,8 @@ _COLOURS: Final[dict[Status, str]] = {
 }
 _OLDEST_CLIENT: Final = (0, 8)
 _OTHER_LIBRARIES: Final = ("kafkajs", "platformatic")
-"""Libraries with known problems that the user runs through a client driver (docs/driver.md)."""
+"""Client libraries with known problems, which the user runs through a client driver
+(docs/driver.md)."""
 
 
 def _duration(text: str) -> Any:  # noqa: ANN401 - as typer.Option is typed
@@ -66,22 +67,22 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
     power: Annotated[
         Literal["shared", "separate", "safe"] | None,
         Option(
-            help="Power of the machines: shared by all, separate, or safe: written data"
-            " survives a power failure."
+            help="Power supply of the brokers: shared by all, separate, or safe (written data "
+            "survives a power failure)."
         ),
     ] = None,
     transactions: Annotated[
         Literal["none", "librdkafka", "java", "kafka-python", "aiokafka", "platformatic"] | None,
         Option(
-            help="Transactional clients: librdkafka (as a rule, clients of Python, Go, C# and"
-            " Node), java (Kafka's own), or another library."
+            help="Library of the transactional clients: librdkafka (usual in Python, Go, C# and "
+            "Node), java (Kafka's own), or another library."
         ),
     ] = None,
     client: Annotated[
         str | None,
         Option(
-            help="Library of the producers: librdkafka, kafka-python, aiokafka, kafkajs,"
-            " platformatic, or Java's of a release: java:3.9.0."
+            help="Library of the producers: librdkafka, kafka-python, aiokafka, kafkajs, "
+            "platformatic, or a release of Java's clients: java:3.9.0."
         ),
     ] = None,
     offset_reset: Annotated[
@@ -92,22 +93,26 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         Literal["classic", "consumer"] | None,
         Option(help="group.protocol of consumers in groups; classic is Kafka's default."),
     ] = None,
-    record_age: Annotated[str | None, _duration("Oldest timestamp of a new record: 720h.")] = None,
+    record_age: Annotated[
+        str | None, _duration("Greatest age of a new record's timestamp: 720h.")
+    ] = None,
     recreated: Annotated[
         Literal["yes", "no"] | None,
-        Option(help="Whether topics are deleted and made anew."),
+        Option(help="Whether topics are deleted and created again."),
     ] = None,
     controller_unclean: Annotated[
         Literal["yes", "no"] | None,
-        Option(help="unclean.leader.election.enable of a KRaft controller's own settings."),
+        Option(help="unclean.leader.election.enable in the settings of the KRaft controllers."),
     ] = None,
-    away: Annotated[str | None, _duration("Longest time of a group without members: 72h.")] = None,
+    away: Annotated[str | None, _duration("Longest time that a group has no members: 72h.")] = None,
     broker_away: Annotated[
-        str | None, _duration("Longest time of a broker's absence: 48h.")
+        str | None, _duration("Longest time that a broker is down: 48h.")
     ] = None,
     disks: Annotated[
         Literal["local", "network"] | None,
-        Option(help="Disks of brokers: local (lost with their machine), or network."),
+        Option(
+            help="Disks of brokers: local (lost with their machine), or network (not lost with it)."
+        ),
     ] = None,
 ) -> dict[str, str]:
     _check_client(client)
@@ -133,29 +138,37 @@ def _cluster(
         list[Path] | None,
         Argument(
             metavar="[FILE]...",
-            help="Instead of a running cluster: server.properties, Strimzi's resources or compose"
-            " files of one cluster.",
+            help="Files of one cluster to read instead of a running cluster: server.properties, "
+            "Strimzi's resources or compose files.",
         ),
     ] = None,
     *,
     bootstrap: Annotated[
         str | None,
-        Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas."),
+        Option(
+            metavar="HOST:PORT",
+            help="Brokers of the cluster, separated by commas.",
+        ),
     ] = None,
     command_config: Annotated[
         Path | None,
         Option(metavar="FILE", help="Kafka's client properties, for TLS and SASL."),
     ] = None,
-    topic: Annotated[str, Option(metavar="PATTERN", help="Topics to look at, with * and ?.")] = "*",
+    topic: Annotated[
+        str, Option(metavar="PATTERN", help="Topics to examine; patterns may contain * and ?.")
+    ] = "*",
     internal: Annotated[
-        bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
+        bool, Option("--internal", help="Also examine Kafka's internal topics (__…).")
     ] = False,
     kafka: Annotated[
         str | None,
-        Option(help="Release of the brokers; else a range, by what they support."),
+        Option(
+            help="Release of the brokers. By default, a range of releases from the requests that "
+            "they support."
+        ),
     ] = None,
 ) -> Callable[[], ClusterFacts]:
-    """Return the function that reads the cluster's facts, from brokers or from files."""
+    """Return a function that reads the facts of a cluster, from brokers or from files."""
     from highwater.clusters.external.client_properties import read_properties
     from highwater.clusters.external.cluster_survey import ClusterSurvey
     from highwater.clusters.external.described_cluster import read_files
@@ -163,7 +176,10 @@ def _cluster(
     from highwater.clusters.external.security import dialer
 
     if bool(files) == bool(bootstrap):
-        raise UsageError("name files, or brokers by --bootstrap", hint="Either of them, not both.")
+        raise UsageError(
+            "the cluster needs files, or brokers by --bootstrap",
+            hint="Name files or brokers, not both.",
+        )
     named = named_release(kafka) if kafka else None
     if files and command_config is not None:
         raise UsageError(
@@ -185,16 +201,20 @@ def advise(
     report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, too.")] = None,
     baseline: Annotated[
         Path | None,
-        Option(metavar="FILE", help="An earlier --json: the exit code counts what is new."),
+        Option(
+            metavar="FILE",
+            help="Earlier --json output: the exit code counts only new hazards.",
+        ),
     ] = None,
     show_all: Annotated[
-        bool, Option("--all", help="Show for each hazard that does not apply the reason.")
+        bool, Option("--all", help="Also show the hazards that do not apply, with the reason.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the known hazards that apply to a cluster, running or in files. Nothing is changed.
+    """List the known hazards that apply to a cluster, from its brokers or from files.
 
-    Exit codes: 0 nothing can be lost, 1 something can, 3 unknown, 4 the cluster was not read.
+    The cluster is not changed. Exit codes: 0 no record can be lost, 1 records can be lost, 3
+    unknown, 4 the cluster could not be read.
     """
     if report is not None:
         require_writable(report, "--report")
@@ -220,13 +240,13 @@ def advise(
 
 
 def _read_baseline(path: Path) -> dict[str, tuple[Status, frozenset[str]]]:
-    """Return the status and the topics of each hazard in an earlier output of ``--json``."""
+    """Return each hazard's status and topics from an earlier output of ``--json``."""
     try:
         hazards = json.loads(path.read_text(encoding="utf-8"))["hazards"]
         return {row["id"]: (row["status"], frozenset(row["topics"])) for row in hazards}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"--baseline {path} is no output of advise --json", hint=str(error)
+            f"--baseline {path} is not an output of advise --json", hint=str(error)
         ) from error
 
 
@@ -238,13 +258,13 @@ def _check_client(word: str | None) -> None:
         raise UsageError(f"no client is called {word!r}", hint="Use librdkafka, or java:3.9.0.")
     if version and not _OLDEST_CLIENT <= numbers(version) < END:
         raise UsageError(
-            f"Java clients of {version} are not known",
+            f"Highwater does not know Java clients of {version}",
             hint=f"The newest known release is {dotted(NEWEST)}.",
         )
 
 
 def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
-    """Return the advice as an object for JSON."""
+    """Return the advice as an object for JSON output."""
     return {
         "status": worst(every),
         "cluster": {
@@ -291,22 +311,25 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice], *, show_all: bool) -> 
     for line in summary(cluster):
         say(Text(line))
     for why in cluster.unseen:
-        say(Text(f"Not seen: {why}.", style="yellow"))
+        say(Text(f"Not read from the cluster: {why}.", style="yellow"))
     say(Text(headline(every), style="bold"))
     for advice in every:
         if advice.status == "can lose":
             _show_loss(advice)
     _show_by_reason(every, "cannot tell")
     if settling := settles_most(every):
-        say(Text(f"{settling} would decide most of them.", style="yellow"))
+        say(Text(f"{settling} would decide most of these hazards.", style="yellow"))
     _show_by_reason(every, "guarded")
     others = sum(advice.status == "not affected" for advice in every)
     if show_all:
         _show_by_reason(every, "not affected")
     elif others:
-        say(_heading("not affected"), Text(f"{count(others, 'other hazard')}: --all says why"))
+        say(
+            _heading("not affected"),
+            Text(f"{count(others, 'other hazard')}: --all shows the reasons"),
+        )
     for losing, topics in by_topic(every).items():
-        say(Text(f"{named(topics)} can lose by {', '.join(losing)}."))
+        say(Text(f"{named(topics)} can lose records by {', '.join(losing)}."))
 
 
 def _show_by_reason(every: Sequence[Advice], status: Status) -> None:
@@ -360,13 +383,15 @@ def summary(cluster: ClusterFacts) -> list[str]:
             + "."
         )
     if len({str(broker.release) for broker in cluster.brokers}) > 1:
-        lines.append("The brokers have mixed releases; the hazards of every release count.")
+        lines.append(
+            "The brokers run different releases; the list has the hazards of every release."
+        )
     if cluster.cluster_id in FAMOUS_CLUSTER_IDS:
         lines.append(
-            f"The cluster id {cluster.cluster_id} is in quickstarts or compose files:"
-            " other clusters may have the same, and it does not identify this one."
+            f"The cluster id {cluster.cluster_id} is used in quickstarts or compose files: other "
+            "clusters may have the same id, so it does not identify this cluster."
         )
     if cluster.defaults:
         defaults = ", ".join(f"{name}={value}" for name, value in sorted(cluster.defaults.items()))
-        lines.append(f"Left to Kafka's defaults: {defaults}.")
+        lines.append(f"Not given, so Kafka's defaults are assumed: {defaults}.")
     return [*lines, *unread(cluster)]

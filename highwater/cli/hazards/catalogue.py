@@ -1,4 +1,4 @@
-"""The commands ``highwater hazards``: every known way in which Kafka loses records."""
+"""The commands ``highwater hazards``, which list known ways in which Kafka loses records."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -16,16 +16,16 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.cluster_facts import dotted
 
-_MORE: Final = "Conditions, fix and the command that shows it: highwater hazards show ID."
+_MORE: Final = "A hazard's conditions, fix and commands: highwater hazards show ID."
 
 _DEFAULTS: Final = {"--acks": "all", "--min-isr": "1"}
-"""Default values of options of ``highwater matrix``."""
+"""Default values of some options of ``highwater matrix``."""
 _OF_MATRIX: Final = frozenset(("--kafka", "--story", "--unclean", *_DEFAULTS))
-"""Options of a hazard's command that ``highwater matrix`` has, too."""
+"""Options in a hazard's command that ``highwater matrix`` also has."""
 
 app = typer.Typer(
     name="hazards",
-    help="How Kafka loses records: releases, conditions, fixes, and commands that show it.",
+    help="How Kafka loses records: releases, conditions, fixes, commands.",
 )
 
 
@@ -33,21 +33,26 @@ app = typer.Typer(
 def hazards(
     context: typer.Context,
     *,
-    kafka: Annotated[str | None, Option(help="Only a release's hazards.")] = None,
+    kafka: Annotated[str | None, Option(help="Only hazards of this release.")] = None,
     to: Annotated[
-        str | None, Option(help="With --kafka: hazards that end, begin and stay with this upgrade.")
+        str | None,
+        Option(help="With --kafka: hazards that end, begin and remain with this upgrade."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List every known way in which Kafka loses acknowledged records.
 
-    Hazards of the newest release come first, then those that ended last.
+    Hazards of the newest release come first, then hazards that later releases fixed, the latest fix
+    first.
     """
     if context.invoked_subcommand is not None:
         return
     if to is not None:
         if kafka is None:
-            raise UsageError("--to needs the release before", hint=f"Add --kafka to --to {to}.")
+            raise UsageError(
+                "--to needs --kafka, the release before the upgrade",
+                hint=f"Add --kafka to --to {to}.",
+            )
         _show_upgrade(release(kafka), release(to), as_json=as_json)
         return
     entry = release(kafka) if kafka else None
@@ -64,7 +69,7 @@ def hazards(
 
 
 def _table_of_release(title: str, listed: Sequence[Hazard]) -> None:
-    """Print the hazards of a release, with their conditions besides the release."""
+    """Print a release's hazards with their other conditions."""
     rows = [[row.id, row.title, "; ".join(row.other_conditions) or "always"] for row in listed]
     _table(title, ["id", "what happens", "if"], rows)
 
@@ -87,33 +92,36 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
         if listed:
             _table_of_release(f"{before.name} to {after.name}: {word}", listed)
         else:
-            console.out.print(f"Nothing {word} from {before.name} to {after.name}.")
+            console.out.print(f"No hazard {word} from {before.name} to {after.name}.")
     for line in map(_other_coordination, (before, after)):
         if line:
             console.out.print(line)
     if before.coordination != after.coordination:
-        console.out.print(f"{after.name} uses another coordination: that takes a migration.")
+        console.out.print(
+            f"{after.name} uses another kind of coordination (ZooKeeper or KRaft), which "
+            "requires a migration."
+        )
     if command:
-        console.out.print(f"See it on both: {command}")
+        console.out.print(f"To see it on both releases: {command}")
     console.out.print(_MORE)
 
 
 def _other_coordination(entry: Release) -> str:
-    """Return a sentence with the release's name on ZooKeeper or KRaft, if it exists on both."""
+    """Return a sentence with the release's other name, if it exists on ZooKeeper and on KRaft."""
     for other in CATALOGUE.values():
         if other.version == entry.version and other.coordination != entry.coordination:
             there = coordination_name(other.coordination)
             return (
-                f"{entry.name} is on {coordination_name(entry.coordination)} here;"
-                f" on {there} it is {other.name}."
+                f"{entry.name} here uses {coordination_name(entry.coordination)}; the same "
+                f"release on {there} is {other.name}."
             )
     return ""
 
 
 def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -> str:
-    """Return the matrix command for hazards' stories on both releases; empty if there is none.
+    """Return the matrix command that runs the hazards' stories on both releases, or an empty text.
 
-    A story that shows its hazard only with another option is ignored.
+    A story that needs an option which ``matrix`` does not have is left out.
     """
     from highwater.nemesis.stories.registry import find_story
 
@@ -157,7 +165,7 @@ def show(
 
 
 def facts(hazard: Hazard) -> list[tuple[str, str]]:
-    """Return the facts about a hazard, as pairs for a terminal or a page."""
+    """Return the facts about a hazard as pairs of a label and a text."""
     return [
         *([("also", ", ".join(hazard.aliases))] if hazard.aliases else []),
         ("loses", hazard.loses),

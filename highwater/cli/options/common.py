@@ -46,12 +46,13 @@ UntilFailureOption = Annotated[
         metavar="RUNS",
         min=0,
         max=1000,
-        help="Runs at most, each with the next seed, until a run is invalid.",
+        help="Most runs, each with the next seed, until a run is invalid.",
         show_default=False,
     ),
 ]
 RunsArgument = Annotated[
-    list[str], Argument(metavar="RUN...", help="Run directories or names, or those of one matrix.")
+    list[str],
+    Argument(metavar="RUN...", help="Run directories or names, or one matrix."),
 ]
 DEFAULT_STORE = Path("store")
 
@@ -81,7 +82,11 @@ def spark_options(
     ] = None,
     spark_conf: Annotated[
         list[str] | None,
-        Option("--spark-conf", metavar="KEY=VALUE", help="A setting of Spark's; may be repeated."),
+        Option(
+            "--spark-conf",
+            metavar="KEY=VALUE",
+            help="A Spark setting, NAME=VALUE; may be repeated.",
+        ),
     ] = None,
     driver_memory: Annotated[
         str,
@@ -92,15 +97,16 @@ def spark_options(
         ),
     ] = "2g",
 ) -> SparkOptions:
-    """Return the options of the Spark that judges, as a group of options.
+    """Return the Spark options from the values of the command line.
 
     Raises:
-        UsageError: the user named both a master and a server.
+        UsageError: both a master and a server are given.
     """
     if spark_master and spark_remote:
         raise UsageError(
             "--spark-master and --spark-remote exclude each other.",
-            hint="Name a master to start a session of its own, or a server that has one.",
+            hint="Use --spark-master to start a new session, or --spark-remote for a server that "
+            "runs.",
         )
     return SparkOptions(
         master=spark_master,
@@ -113,10 +119,11 @@ def spark_options(
 def takes(
     **groups: Callable[..., object],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace parameters of a command by groups of options with the same names.
+    """Return a decorator that replaces a command's parameters by groups of options.
 
     Args:
-        groups: functions whose parameters are options; the command gets their results.
+        groups: functions whose parameters are options, by parameter name; the command gets their
+            results.
     """
     options = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
@@ -147,11 +154,11 @@ on_spark = takes(spark=spark_options)
 def group_of(
     options: Mapping[str, declared.Option], *names: str, **texts: str
 ) -> Callable[..., dict[str, Any]]:
-    """Return a group of options; a command gets the options that the user gave, by name.
+    """Return a group of options; the command receives a dict of the options that the user gave.
 
     Args:
-        names: the options, in their order in ``--help``; without names, all options.
-        texts: help for options whose usual help does not fit.
+        names: the options in the order of ``--help``; if empty, all options.
+        texts: help texts that replace the usual help of an option.
     """
 
     def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - of any type

@@ -1,4 +1,4 @@
-"""The model's result as text: a verdict per invariant, and counterexamples step by step."""
+"""Print a search's result: a verdict for each invariant, and counterexamples step by step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -34,10 +34,10 @@ from highwater.harness.base.wording import count
 from highwater.reports.pages.counterexample import write as draw
 
 _REASONS: Final = {
-    "memory": "memory ran out before the search reached every state: see --memory, --spark-master",
-    "time": "the time was up before the search reached every state",
-    "stopped": "the search was stopped before it reached every state",
-    "overflow": "a state of the model has no room for these bounds: lower a bound",
+    "memory": "memory ran out before the search was complete: see --memory, --spark-master",
+    "time": "the time limit passed before the search had reached every state",
+    "stopped": "the search was stopped before it had reached every state",
+    "overflow": "with these bounds a state of the model does not fit into its bytes: lower a bound",
 }
 _WORDS: Final = {True: ("HOLDS", "green"), False: ("BROKEN", "red"), None: ("UNKNOWN", "yellow")}
 _MB: Final = 1 << 20
@@ -45,10 +45,10 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """The words for the responses of a model.
+    """The texts about the results of a model's search.
 
     Attributes:
-        heading: the title, with the release and the scope.
+        heading: the title, with the release and the bounds of the search.
         legend: explains the notation of a state. state: formats a state as a line.
         draw: writes a counterexample as a page, whose suffix is one of ``drawings``.
     """
@@ -61,14 +61,14 @@ class Words:
 
 
 def words_of(question: ModelSettings | TransactionSettings) -> Words:
-    """Return the words of a question's model."""
+    """Return the texts for the model of a question."""
     if isinstance(question, TransactionSettings):
         counted = asdict(question.scope).items()
         limits = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in counted)
         return Words(
             heading=f"Kafka {question.kafka} with {question.client}; at most {limits}",
-            legend="Each log is in brackets; c and a are markers that commit and abort; records"
-            " behind | are in an open transaction.",
+            legend="Each log is in brackets; c and a are commit and abort markers; records "
+            "after | are in an open transaction.",
             state=logs_in_words,
             draw=_draw_transactions,
             drawings=(".svg",),
@@ -76,7 +76,8 @@ def words_of(question: ModelSettings | TransactionSettings) -> Words:
     scope = question.scope
     return Words(
         heading=f"Kafka {question.kafka}, {settings(scope)}; {bounds(scope)}",
-        legend="Each replica's log is in brackets, | is its high watermark, * claims to lead.",
+        legend="Each replica's log is in brackets; | is its high watermark; * marks a broker that "
+        "acts as leader.",
         state=holdings,
         draw=draw,
         drawings=(".html", ".svg"),
@@ -84,10 +85,10 @@ def words_of(question: ModelSettings | TransactionSettings) -> Words:
 
 
 def show_coverage(coverage: Coverage, most: int = 20) -> None:
-    """Print how many situations were observed, and the nearest ones that were not.
+    """Print the number of observed situations, and the nearest situations that were not observed.
 
     Args:
-        most: the number of situations that are printed.
+        most: the greatest number of situations to print.
     """
     scope = coverage.scope
     console.out.print(f"Kafka {coverage.kafka}, {settings(scope)}; {bounds(scope)}")
@@ -112,12 +113,12 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
 
 
 def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[Path]) -> None:
-    """Print the scope, the verdict of each invariant, and the effort of the search."""
+    """Print the bounds, the verdict of each invariant, and the effort of the search."""
     first = answers[0]
     console.out.print(words.heading)
     if first.switched:
         switches = [f"{name} {'on' if on else 'off'}" for name, on in first.switched.items()]
-        console.out.print(f"rules of its own: {', '.join(switches)}")
+        console.out.print(f"changed rules: {', '.join(switches)}")
     for answer in answers:
         _verdict(answer, words)
     if any(answer.counterexample for answer in answers):
@@ -128,7 +129,7 @@ def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[P
 
 
 def settings(scope: Scope) -> str:
-    """Return the settings on which Kafka's guarantees depend."""
+    """Return a text of the settings on which Kafka's guarantees depend."""
     elections = "unclean elections allowed" if scope.unclean else "clean elections"
     if scope.by_hand:
         elections += " and others by hand"
@@ -136,7 +137,7 @@ def settings(scope: Scope) -> str:
 
 
 def bounds(scope: Scope) -> str:
-    """Return the bounds of the scope."""
+    """Return a text of the search bounds."""
     counted = {
         "broker": scope.brokers,
         "record": scope.records,
@@ -149,7 +150,7 @@ def bounds(scope: Scope) -> str:
 
 
 def rare_bounds(scope: Scope) -> list[str]:
-    """Return the bounds that most searches do not set."""
+    """Return texts of the bounds that most searches do not set."""
     rare = {
         "controller failover": scope.failovers,
         "replaced disk": scope.wipes,
@@ -161,7 +162,7 @@ def rare_bounds(scope: Scope) -> list[str]:
 
 
 def effort(answer: SearchAnswer[Any]) -> str:
-    """Return the effort of the search, and its probability of a missed state."""
+    """Return a text of the search's effort, and the probability that it missed a state."""
     return (
         f"{answer.states:,} states up to {answer.depth} moves deep in {answer.seconds:.1f} s,"
         f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;"
@@ -173,7 +174,7 @@ def effort(answer: SearchAnswer[Any]) -> str:
 def steps(
     counterexample: Counterexample | TransactionCounterexample, state: Callable[[Any], str]
 ) -> list[str]:
-    """Return a counterexample's steps, each with a line of the state after it."""
+    """Return a counterexample's steps; after each step is a line with the new state."""
     path: tuple[CounterexampleStep | TransactionStep, ...] = counterexample.steps
     lines = []
     for number, step in enumerate(path, start=1):
@@ -202,7 +203,7 @@ def logs_in_words(state: TransactionState) -> str:
 
 
 def transaction_scope(texts: Sequence[str]) -> TransactionScope:
-    """Return the bounds that ``--bound NAME=NUMBER`` sets; all other bounds keep their defaults.
+    """Return the search bounds with the values of ``--bound NAME=NUMBER``, else defaults.
 
     Raises:
         UsageError: the bound does not exist, has no number, or is too large for the model.
@@ -212,9 +213,9 @@ def transaction_scope(texts: Sequence[str]) -> TransactionScope:
         name, _, value = text.partition("=")
         if name not in TRANSACTION_BOUNDS:
             hint = nearest(name, TRANSACTION_BOUNDS)
-            raise UsageError(f"no bound of transactions is called {name!r}", hint=hint)
+            raise UsageError(f"the transaction model has no bound {name!r}", hint=hint)
         if not value.isdecimal():
-            raise UsageError(f"{text!r} bounds nothing", hint=f"Write {name}=2.")
+            raise UsageError(f"{text!r} sets no bound", hint=f"Write {name}=2.")
         bounds[name] = int(value)
     return TransactionScope(**bounds)
 
@@ -238,7 +239,7 @@ def _verdict(answer: SearchAnswer[Any], words: Words) -> None:
     word, colour = _WORDS[answer.holds]
     tail = " within these bounds" if answer.holds else ""
     if answer.counterexample is not None:
-        tail = f" in {count(len(answer.counterexample.steps), 'step')}, the fewest"
+        tail = f" in {count(len(answer.counterexample.steps), 'step')}, the fewest possible"
     console.out.print(
         Text(word, style=f"bold {colour}"), Text(f"{answer.invariant}{tail}: {answer.says}")
     )

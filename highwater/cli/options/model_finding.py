@@ -1,4 +1,4 @@
-"""The page of a finding: its steps, its replays on real brokers, and the rules that prevent it."""
+"""The page of a finding: steps, replays on real brokers, and rules that prevent the finding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +18,15 @@ from highwater.reports.markdown import table
 from highwater.reports.pages.counterexample import write
 
 _SECONDS: Final = 120.0
-"""The time limit of a search with one switched rule."""
+"""The time limit of a search with one changed rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRule:
-    """A rule that the release lacks, and the result of a search of the same scope with this rule.
+    """A rule that the release lacks, and the result of a search with this rule in the same bounds.
 
     Attributes:
-        answer: None if the same steps break the guarantee even with the rule.
+        answer: the result; None if the same steps break the guarantee even with the rule.
     """
 
     rule: str
@@ -34,9 +34,9 @@ class TriedRule:
 
 
 def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
-    """Switch on, one by one, the rules that the release lacks, and search the same scope again.
+    """For each rule that the release lacks, search in the same bounds with this rule.
 
-    There is no search with a rule if the same steps still break the guarantee.
+    If the same steps still break the guarantee, the search with the rule is left out.
     """
     setting, tried = counterexample.settings, list[TriedRule]()
     for rule in SWITCHES:
@@ -53,7 +53,7 @@ def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
 
 
 def _breaks(counterexample: Counterexample, setting: ModelSettings) -> bool:
-    """Return whether the steps that other rules allow break the same guarantee."""
+    """Return whether a counterexample's steps also break the guarantee with other rules."""
     machine = setting.machine()
     moves = [step.numbers() for step in counterexample.steps]
     return play(machine, moves, machine.invariants[counterexample.invariant]) is not None
@@ -62,10 +62,10 @@ def _breaks(counterexample: Counterexample, setting: ModelSettings) -> bool:
 def write_finding(
     file: Source, tallies: Sequence[Tally], tried: Sequence[TriedRule], folder: Path
 ) -> Path:
-    """Write the page ``finding.md`` with its counterexample, drawn, beside it; return its path.
+    """Write the page ``finding.md``, and a drawing of the counterexample; return the page's path.
 
     Raises:
-        UsageError: the file is no counterexample of replicas.
+        UsageError: the file is no counterexample of the replication model.
     """
     counterexample = check_finding(file)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,13 +79,13 @@ def write_finding(
 def text(
     counterexample: Counterexample, tallies: Sequence[Tally], tried: Sequence[TriedRule]
 ) -> str:
-    """Return the page. Every number in it was counted by a search or a replay."""
+    """Return the page; all its numbers come from a search or from replays."""
     scope = counterexample.scope
     steps = count(len(counterexample.steps), "step")
-    fewest = ", the fewest" if counterexample.shortest else ""
+    fewest = ", the fewest possible," if counterexample.shortest else ""
     parts = [
         f"# {counterexample.invariant} on Kafka {counterexample.kafka}",
-        f"{counterexample.says} A search broke that in {steps}{fewest}.",
+        f"{counterexample.says} A search found {steps}{fewest} that break this guarantee.",
         f"Settings: {settings(scope)}. Scope: {bounds(scope)}; a step is a {scope.by}.",
         "## Steps",
         "\n".join(
@@ -96,7 +96,7 @@ def text(
         "## On real brokers",
         _replays(tallies),
         "## Rules that prevent it",
-        "Each rule that the release lacks, switched on alone, and the same scope searched again.",
+        "Each rule that the release lacks was switched on alone, and the search was repeated.",
         _rules_table(tried),
     ]
     return "\n\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""The texts that ``highwater shrink`` prints during the search and at its end."""
+"""The texts that ``highwater shrink`` prints while it searches and at its end."""
 
 from pathlib import Path
 
@@ -10,15 +10,16 @@ from highwater.shrinking.shrinker import ShrinkResult, Size
 from highwater.shrinking.trials import Attempt
 
 _ENDED = {
-    "smallest": "No single fault can be removed.",
-    "time": "The time is up: this is the best plan so far. The same command continues from here.",
-    "interrupted": "Interrupted: this is the best plan so far. The same command continues here.",
+    "smallest": "No single fault can be removed without losing the anomaly.",
+    "time": "The time limit has passed: this is the smallest plan so far. The same command "
+    "continues.",
+    "interrupted": "Interrupted: this is the smallest plan so far. The same command continues.",
 }
 
 
 def line(attempt: Attempt) -> str:
-    """Return a line about one plan that was tried."""
-    did = f"{attempt.hits} of {count(attempt.runs, 'run')} did it"
+    """Return a line about a plan that was tried."""
+    did = f"{attempt.hits} of {count(attempt.runs, 'run')} had the anomaly"
     return (
         f"{attempt.number:3}  {attempt.says}: {did}{', kept' * attempt.holds}"
         f" ({attempt.seconds:.0f} s)"
@@ -26,7 +27,7 @@ def line(attempt: Attempt) -> str:
 
 
 def summary(result: ShrinkResult, folder: Path) -> str:
-    """Return the result, and the commands that use it."""
+    """Return a text of the result, with the commands that use it."""
     kinds = " and ".join(result.goal.kinds)
     effort = f"{count(result.attempts, 'plan')} tried, {count(result.ran, 'run')},"
     effort += f" {result.seconds:.0f} s."
@@ -52,7 +53,7 @@ def summary(result: ShrinkResult, folder: Path) -> str:
 
 
 def _aim(step: FaultStep) -> str:
-    """Return the words for a step's target; empty if the step has no target of its own."""
+    """Return a text of a step's target; empty if the step has no target."""
     scoped = find_fault(step.fault).scope in {"broker", "coordination"}
     target = step.target if scoped else named_client(step) or step.message
     return f" {target}" if target else ""

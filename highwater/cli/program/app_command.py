@@ -1,4 +1,4 @@
-"""The command ``highwater app``: judges a user's program on real brokers."""
+"""The command ``highwater app``: run a user's program on real brokers, and judge it."""
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -39,7 +39,8 @@ CommandArgument = Annotated[
     list[str], Argument(metavar="-- COMMAND...", help="The program (docs/apps.md).")
 ]
 ShrinkOption = Annotated[
-    bool, Option("--shrink", help="After a broken guarantee, find the fewest faults that break it.")
+    bool,
+    Option("--shrink", help="If a guarantee was broken, find the fewest faults that break it."),
 ]
 
 
@@ -48,12 +49,12 @@ ShrinkOption = Annotated[
         options_of(Plan),
         *("kafka", "duration", "nemesis", "cluster", "brokers", "partitions", "rate"),
         *("transactions", "seed"),
-        kafka=f"Release, as highwater versions names it.  [default: {MODERN}]",
+        kafka=f"Release, named as in highwater versions.  [default: {MODERN}]",
         duration=f"Duration of the faults: {limits.FAULTS_S.lasting}.",
-        nemesis="Faults to mix at random, or none."
-        "  [default: app-cut,app-pause,app-refuse-outputs,app-kill=3,app-stop]",
-        rate="Records per second in all, or max.  [default: 100]",
-        transactions="Inputs are written in transactions; some transactions are aborted.",
+        nemesis="Faults to mix at random, or none.  [default: "
+        "app-cut,app-pause,app-refuse-outputs,app-kill=3,app-stop]",
+        rate="Records per second in total, or max.  [default: 100]",
+        transactions="Write inputs in transactions, and abort some of the transactions.",
     ),
     of_program=group_of(options_of(ProgramPlan)),
     spark=spark_options,
@@ -65,16 +66,16 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             "--in",
-            help="Topic to read; with --out alone, the program prints acknowledged records."
-            "  [default: in]",
+            help="Topic that the program reads; with --out alone, the program prints "
+            "acknowledged records.  [default: in]",
         ),
     ] = None,
     out: Annotated[
         str | None,
         Option(
             "--out",
-            help="Topic to write to; with --in alone, the program prints finished inputs."
-            "  [default: out]",
+            help="Topic that the program writes; with --in alone, the program prints finished "
+            "inputs.  [default: out]",
         ),
     ] = None,
     of_program: dict[str, Any],
@@ -86,7 +87,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             metavar="HOST:PORT",
-            help="A running cluster: only the program gets faults (docs/apps.md).",
+            help="Your running cluster: only the program gets faults (docs/apps.md).",
         ),
     ] = None,
     until_failure: UntilFailureOption = 0,
@@ -96,7 +97,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
-    """Run your program under faults, and find lost and doubled inputs."""
+    """Run your program under faults; find lost and doubled inputs."""
     from highwater.api import VERDICTS, perform
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_app
@@ -131,7 +132,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
 def _finish_shrunk(
     every: "Sequence[JudgedRun]", *, as_json: bool, junit: JunitOption, spark: SparkOptions
 ) -> NoReturn:
-    """Shrink the last run, which broke a guarantee; print the run and the result, and exit."""
+    """Shrink the last run, which broke a guarantee; print the run and the shrunk plan, and exit."""
     from highwater.cli.replay_and_shrink import search
     from highwater.shrinking.shrinker import Effort
 
@@ -150,11 +151,11 @@ def _finish_shrunk(
 def _require_one_cluster(
     bootstrap: str | None, inventory: object, topic: str | None, out: str | None
 ) -> None:
-    """Refuse two clusters, and topic names on the user's cluster, where the run chooses names."""
+    """Raise an error for two clusters, or for topic names on the user's cluster."""
     for pair in ({"bootstrap": bootstrap, "inventory": inventory}, {"in": topic, "out": out}):
         if all(pair.values()):
             raise UsageError(
-                f"{' and '.join(f'--{name}' for name in pair)} do not go together here",
-                hint="Name one cluster. On your own cluster the run names its topics; use --in or"
-                " --out alone for a program with one topic.",
+                f"{' and '.join(f'--{name}' for name in pair)} exclude each other",
+                hint="Name one cluster. On your own cluster the run chooses the names of its "
+                "topics; use only --in or only --out if the program has one topic.",
             )

@@ -11,13 +11,15 @@ from highwater.harness.base.exit_codes import BROKEN, OK
 from highwater.harness.releases.catalogue import MODERN, release
 
 app = typer.Typer(
-    name="driver", help="Clients in separate processes, in any language.", no_args_is_help=True
+    name="driver",
+    help="Drivers: programs that run a client library of any language in a separate process.",
+    no_args_is_help=True,
 )
 
 
 @app.callback()
 def driver() -> None:
-    """Clients in separate processes, in any language (docs/driver.md)."""
+    """Test drivers: programs that run a client library of any language (docs/driver.md)."""
 
 
 @app.command()
@@ -27,9 +29,9 @@ def check(
     kafka: Annotated[str, Option("--kafka", help="Release of the brokers.")] = MODERN,
     as_json: JsonOption = False,
 ) -> None:
-    """Test a client driver on real brokers, and show where it differs from docs/driver.md.
+    """Test a client driver on real brokers, and show differences from docs/driver.md.
 
-    Exits with 1 if it differs.
+    The exit code is 1 if the driver differs.
     """
     from dataclasses import asdict
 

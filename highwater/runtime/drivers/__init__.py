@@ -1,1 +1,1 @@
-"""Tests of client drivers against docs/driver.md."""
+"""Tests that client drivers follow docs/driver.md."""

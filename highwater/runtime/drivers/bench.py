@@ -1,4 +1,4 @@
-"""Brokers on which client drivers are tested, with helpers for the tests (docs/driver.md)."""
+"""Brokers on which client drivers are tested, and helpers for the tests (docs/driver.md)."""
 
 import contextlib
 import itertools
@@ -41,21 +41,21 @@ Opened = tuple[ClientDriver, ClientDriverProcess]
 
 
 class WrongDriverError(Exception):
-    """The driver differs from its specification; the text describes how."""
+    """The driver differs from its specification; the text describes the difference."""
 
 
 class RefusedError(Exception):
-    """The driver reports that its library does not support this; the text is its error."""
+    """The driver reports that its library lacks the feature; the text is the driver's error."""
 
 
 class DriverBench:
     """Brokers with two topics, on which drivers are tested.
 
     Args:
-        log: file to which the drivers' standard error is appended.
+        log: file for the drivers' standard error.
 
     Attributes:
-        command: the tested driver.
+        command: the tested driver's command.
     """
 
     def __init__(self, cluster: Cluster, log: Path) -> None:
@@ -69,7 +69,7 @@ class DriverBench:
 
     @property
     def common_settings(self) -> client_config.Settings:
-        """The settings of every client."""
+        """Return the settings of every client."""
         return client_config.common(self.cluster.bootstrap, "driver-check", _QUIET, quirks={})
 
     def producing(self, *, acks: Acks = "all", idempotence: bool = False) -> client_config.Settings:
@@ -78,7 +78,7 @@ class DriverBench:
         return client_config.producer(Plan(kafka=MODERN, workload=workload), self.common_settings)
 
     def new_group(self) -> str:
-        """Return the name of a new group."""
+        """Return a group name that was not used before."""
         return f"driver-check-{next(self._groups)}"
 
     def transacting(self, name: str) -> client_config.Settings:
@@ -97,16 +97,16 @@ class DriverBench:
         needed: bool = True,
         ends: bool = False,
     ) -> Iterator[Opened]:
-        """Open a client in a new process, which is killed at the end of the block.
+        """Open a client in a new process, and kill the process after the ``with`` block.
 
         Args:
             settings: the client's settings; None means those of a plain producer.
             member: whether a consumer will join a group.
-            needed: whether the driver must have such clients.
-            ends: whether the driver exits by itself during the block.
+            needed: whether every driver must support such clients.
+            ends: whether the driver must exit by itself during the ``with`` block.
 
         Raises:
-            RefusedError: the driver has no such clients, which are optional.
+            RefusedError: the driver does not support such optional clients.
         """
         process = ClientDriverProcess(self.command, self.log)
         driver = ClientDriver(process)
@@ -116,11 +116,11 @@ class DriverBench:
             if opened.error and not needed:
                 raise RefusedError(str(opened.as_error()))
             if opened.error:
-                raise WrongDriverError(f"open is answered with {opened.as_error()}")
+                raise WrongDriverError(f"the response to open is {opened.as_error()}")
             if not opened.library:
-                raise WrongDriverError("the answer to open has no `library`")
+                raise WrongDriverError("the response to open has no `library`")
             yield driver, process
-            if not ends and not member:  # by then it has written whatever it was not asked for
+            if not ends and not member:  # by then it has written all unexpected output
                 answered(driver, driver.call("last-request"), "an unknown request", ANSWERS_S)
         finally:
             driver.kill()
@@ -143,33 +143,33 @@ def answered(
     """Return the response to a request.
 
     Raises:
-        WrongDriverError: the response did not come in time, or breaks the specification.
+        WrongDriverError: the response is late, or breaks the specification.
     """
     try:
         given = future.result(limit_s)
     except TimeoutError as late:
-        raise WrongDriverError(f"{what} has no answer after {limit_s:g} s") from late
+        raise WrongDriverError(f"{what} has no response after {limit_s:g} s") from late
     if driver.broken:
         raise WrongDriverError(driver.broken)
     return given
 
 
 def done(driver: ClientDriver, op: str, **named: object) -> None:
-    """Send a request, and repeat it while the driver allows this.
+    """Send a request; repeat it while the driver responds `again`.
 
     Raises:
-        WrongDriverError: the response is an error, or it does not come in time.
+        WrongDriverError: the response is an error, or is late.
     """
     given = repeated(driver, op, **named)
     if given.error:
-        raise WrongDriverError(f"{op} is answered with {given.as_error()}")
+        raise WrongDriverError(f"the response to {op} is {given.as_error()}")
 
 
 def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
-    """Return the response to a request that is repeated while the driver allows this.
+    """Return the final response to a request, which is repeated while the driver responds `again`.
 
     Raises:
-        WrongDriverError: no other response comes in time.
+        WrongDriverError: no other response than `again` comes in time.
     """
     try:
         return await_condition(
@@ -179,11 +179,11 @@ def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
             limit_s=ANSWERS_S,
         )
     except WaitTimeoutError as late:
-        raise WrongDriverError(f"{op} is answered with `again` for {ANSWERS_S:g} s") from late
+        raise WrongDriverError(f"the response to {op} is `again` for {ANSWERS_S:g} s") from late
 
 
 def read(bench: DriverBench) -> dict[tuple[int, int], str]:
-    """Return the names of the topic's committed records, by partition and offset."""
+    """Return the names of the committed records in the topic, by partition and offset."""
     settings = client_config.consumer(bench.common_settings) | {"enable.partition.eof": True}
     reader = LIBRDKAFKA.consumer(settings)
     there: dict[tuple[int, int], str] = {}
@@ -203,7 +203,7 @@ def read(bench: DriverBench) -> dict[tuple[int, int], str]:
     try:
         reader.assign([TopicPartition(TOPIC, number, 0) for number in sorted(unread)])
         await_condition(
-            more, lambda left: not left, what="a reader to get all records", limit_s=ANSWERS_S
+            more, lambda left: not left, what="a reader to receive all records", limit_s=ANSWERS_S
         )
     finally:
         reader.close()
@@ -211,7 +211,7 @@ def read(bench: DriverBench) -> dict[tuple[int, int], str]:
 
 
 def words(given: DriverAnswer) -> str:
-    """Return a response as text."""
+    """Return a text that describes a response."""
     if not given.error:
         return f"offset {given.offset}"
     return f"error {given.error}, code {given.code}"

@@ -18,11 +18,11 @@ PARTS: Final = {**PRODUCER_PARTS, **OTHER_PARTS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPart:
-    """A part of the specification, and a driver's behaviour.
+    """The result of a driver's test for one part of the specification.
 
     Attributes:
-        seen: the observed behaviour.
-        right: whether it agrees with the specification.
+        seen: a sentence about the observed behaviour.
+        right: whether the behaviour agrees with the specification.
     """
 
     name: str
@@ -31,13 +31,15 @@ class CheckedPart:
 
 
 def check_parts(bench: DriverBench, command: Sequence[str], *parts: str) -> Iterator[CheckedPart]:
-    """Test a driver in some parts, by default in all. If ``open`` fails, skip the others."""
+    """Test a driver for each part of the specification; if ``open`` fails, skip the others."""
     bench.command = command
     for name in parts or PARTS:
         try:
             yield CheckedPart(name=name, seen=PARTS[name](bench), right=True)
         except RefusedError as refused:
-            yield CheckedPart(name=name, seen=f"it has none: {refused}", right=True)
+            yield CheckedPart(
+                name=name, seen=f"the driver does not support this: {refused}", right=True
+            )
         except WrongDriverError as wrong:
             seen = f"{wrong}; its standard error ends: {last_line(bench.log) or 'nothing'}"
             yield CheckedPart(name=name, seen=seen, right=False)
@@ -46,7 +48,7 @@ def check_parts(bench: DriverBench, command: Sequence[str], *parts: str) -> Iter
 
 
 def check_driver(command: Sequence[str], kafka: str) -> Iterator[CheckedPart]:
-    """Test a driver on new brokers of a release.
+    """Start brokers of a release, and test a driver on them.
 
     Raises:
         HarnessError: the brokers do not start.

@@ -23,15 +23,15 @@ from highwater.runtime.drivers.bench import (
 _POLL_MS: Final = 200
 _EVENT_S: Final = 0.05
 ALL: Final = frozenset(range(PARTITIONS))
-"""The numbers of the topic's partitions."""
+"""The partition numbers of the topic."""
 
 
 class Member:
-    """A driver's consumer in the group.
+    """A driver's consumer that is a member of the group.
 
     Attributes:
         owned: the partitions that the group has assigned to it.
-        places: the partition and the offset of each record that it has read.
+        places: the partition and offset of each record that the consumer has read.
     """
 
     def __init__(self, driver: ClientDriver) -> None:
@@ -42,10 +42,10 @@ class Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Return the response to a request, and handle earlier events in the group.
+        """Send a request; handle the group's events before its response, and return the response.
 
         Raises:
-            WrongDriverError: the response is an error, or does not come in time.
+            WrongDriverError: the response is an error, or is late.
         """
         future = self.driver.call(op, **words)
 
@@ -58,7 +58,7 @@ class Member:
             await_condition(look, "answered".__eq__, what=op, limit_s=ANSWERS_S)
         given = answered(self.driver, future, op, 0.1)
         if given.error:
-            raise WrongDriverError(f"{op} is answered with {given.as_error()}")
+            raise WrongDriverError(f"the response to {op} is {given.as_error()}")
         return given
 
     def poll(self) -> None:
@@ -70,7 +70,8 @@ class Member:
         for record in self.ask("poll", max=50, wait_ms=_POLL_MS).records:
             if record.partition not in self.owned:
                 raise WrongDriverError(
-                    f"it reads partition {record.partition}, which the group has not assigned to it"
+                    f"the driver reads partition {record.partition}, which the group has not "
+                    "assigned to it"
                 )
             self.places.add((record.partition, record.offset))
 
@@ -88,12 +89,14 @@ class Member:
     def _within(self, op: str, **words: object) -> DriverAnswer:
         given = answered(self.driver, self.driver.call(op, **words), op, ANSWERS_S)
         if given.error:
-            raise WrongDriverError(f"{op}, at an event, is answered with {given.as_error()}")
+            raise WrongDriverError(
+                f"the response to {op}, after a group event, is {given.as_error()}"
+            )
         return given
 
 
 def joins_group(bench: DriverBench) -> str:
-    """Test two members: partitions are assigned, positions committed, and one takes over."""
+    """Test two members, which get partitions, commit positions and take over partitions."""
     group = bench.new_group()
     with bench.opened() as (driver, _):
         send(driver, [f"group-{number}" for number in range(PARTITIONS * 3)])
@@ -104,24 +107,28 @@ def joins_group(bench: DriverBench) -> str:
         first.ask("commit", topic=TOPIC, offsets=ends)
         offsets = first.ask("committed", topic=TOPIC, partitions=sorted(ALL)).offsets
         if offsets != ends:
-            raise WrongDriverError(f"it commits {ends}, but the group's offsets are {offsets}")
+            raise WrongDriverError(
+                f"the driver commits {ends}, but the group's offsets are {offsets}"
+            )
         with joined(bench, group) as second:
             share(first, second)
             if first.owned & second.owned:
-                raise WrongDriverError(f"both members have {first.owned & second.owned}")
+                raise WrongDriverError(
+                    f"both members have the partitions {first.owned & second.owned}"
+                )
             second.ask("close")
-        until(lambda: first.owned == ALL, "the partitions of the member that has left", first)
+        until(lambda: first.owned == ALL, "the partitions of the member that left", first)
         if second.places & there:
-            raise WrongDriverError("a new member reads what the group has committed")
-    return f"two members share {PARTITIONS} partitions, commit, and take over"
+            raise WrongDriverError("a new member reads records again that the group has committed")
+    return f"two members share {PARTITIONS} partitions, commit positions, and take over partitions"
 
 
 @contextlib.contextmanager
 def joined(bench: DriverBench, group: str) -> Iterator[Member]:
-    """Let a driver's consumer join a group in the block.
+    """Let a driver's consumer join a group during the ``with`` block.
 
     Raises:
-        RefusedError: the driver has no group members.
+        RefusedError: the driver does not support group members.
     """
     settings = client_config.consumer(bench.common_settings, group=group)
     opening = bench.opened(settings, role="consumer", needed=False, member=True)
@@ -147,12 +154,12 @@ def until(done: Callable[[], bool], what: str, *members: Member) -> None:
         await_condition(look, "done".__eq__, what=what, limit_s=ANSWERS_S)
     except WaitTimeoutError as late:
         raise WrongDriverError(
-            f"{what} did not come within {ANSWERS_S:g} s; its partitions: {late.seen}"
+            f"{what} did not come within {ANSWERS_S:g} s; the member has the partitions {late.seen}"
         ) from late
 
 
 def share(first: Member, second: Member) -> None:
-    """Let two members poll until they have all partitions between them.
+    """Let two members poll until each has partitions, and both together have all.
 
     Raises:
         WrongDriverError: the second member gets no partition in time.

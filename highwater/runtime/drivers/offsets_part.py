@@ -1,4 +1,4 @@
-"""The test of a group's offsets in a driver's transactions, on real brokers (docs/driver.md)."""
+"""The test of group offsets in a driver's transactions, on real brokers (docs/driver.md)."""
 
 import contextlib
 from typing import Final
@@ -18,22 +18,22 @@ from highwater.runtime.drivers.bench import (
 from highwater.runtime.drivers.group_part import ALL, Member, joined, share, until
 
 _SINCE: Final = (2, 5)
-"""The first release whose brokers fence members (KIP-447)."""
+"""The first release whose brokers refuse offsets from members of old generations (KIP-447)."""
 
 _NAME: Final = "driver-check-offsets"
 _HASTE_S: Final = 1.0
-"""A wrong response would arrive within this time."""
+"""The time within which a wrong response would arrive."""
 
 
 def moves_offsets(bench: DriverBench) -> str:
-    """Test offsets in transactions: a commit moves them, for a member of the present generation.
+    """Test offsets in transactions: only the commit of a present member moves them.
 
     Raises:
-        RefusedError: the driver or its brokers do not support this.
+        RefusedError: the driver or its brokers do not support offsets in transactions.
         WrongDriverError: the driver differs from its specification.
     """
     if bench.cluster.release.number < _SINCE:
-        raise RefusedError("brokers before 2.5 refuse no old generation")
+        raise RefusedError("brokers before 2.5 do not refuse offsets of an old generation")
     group = bench.new_group()
     with (
         bench.opened(bench.transacting(_NAME), needed=False) as (driver, _),
@@ -45,7 +45,7 @@ def moves_offsets(bench: DriverBench) -> str:
         for offset, end in ((1, "commit"), (2, "abort"), (3, "commit")):
             given = _add(driver, offset, member)
             if given.error:
-                raise WrongDriverError(f"offsets is answered with {given.as_error()}")
+                raise WrongDriverError(f"the response to offsets is {given.as_error()}")
             _look_too_early(first)
             done(driver, end)
             _expect(first, {0: 1 if end == "abort" else offset}, f"{end} with offset {offset}")
@@ -53,13 +53,13 @@ def moves_offsets(bench: DriverBench) -> str:
             share(first, second)
             given = _add(driver, 4, member)
             if not given.error:
-                raise WrongDriverError("offsets of a member of an old generation are accepted")
+                raise WrongDriverError("offsets from a member of an old generation are accepted")
             done(driver, "abort")
-    return f"offsets move with a commit alone; those of an old generation end with {given.error}"
+    return f"only a commit moves offsets; offsets of an old generation get the error {given.error}"
 
 
 def _member(member: Member) -> object:
-    """Return a member's metadata for producers, in the driver's form."""
+    """Return a group member's metadata in the form that the driver gives to producers."""
     given = answered(member.driver, member.driver.call("member"), "member", ANSWERS_S)
     if given.error:
         raise RefusedError(str(given.as_error()))
@@ -67,25 +67,28 @@ def _member(member: Member) -> object:
 
 
 def _add(driver: ClientDriver, offset: int, member: object) -> DriverAnswer:
-    """Begin a transaction, send, and add an offset of partition 0; return the response."""
+    """Begin a transaction, send a record, add an offset of partition 0; return its response."""
     done(driver, "begin")
     send(driver, [f"offsets-{offset}"])
     return repeated(driver, "offsets", topic=TOPIC, offsets={0: offset}, member=member)
 
 
 def _look_too_early(member: Member) -> None:
-    """Request the group's offsets while a transaction that moves them is open."""
+    """Request the group's offsets while a transaction with offsets is open."""
     future = member.driver.call("committed", topic=TOPIC, partitions=[0])
     with contextlib.suppress(TimeoutError):
         given = future.result(_HASTE_S)
         if not given.error:
             raise WrongDriverError(
-                f"while a transaction is open, committed is answered with {given.offsets}: offsets"
-                " has added none, or committed does not wait for the end"
+                f"while a transaction is open, the response to committed is {given.offsets}: "
+                "offsets has added none, or committed does not wait for the end of the "
+                "transaction"
             )
 
 
 def _expect(member: Member, offsets: dict[int, int], when: str) -> None:
     there = member.ask("committed", topic=TOPIC, partitions=sorted(ALL)).offsets
     if there != offsets:
-        raise WrongDriverError(f"after {when} the group has the offsets {there}, not {offsets}")
+        raise WrongDriverError(
+            f"after {when} the group has the offsets {there}, but should have {offsets}"
+        )

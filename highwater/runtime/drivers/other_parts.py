@@ -36,16 +36,17 @@ def _numbers_records(bench: DriverBench) -> str:
     with bench.opened(settings, needed=False) as (driver, _):
         for given in send(driver, ["idempotent"]):
             if given.error:
-                raise WrongDriverError(f"an idempotent send is answered with {given.as_error()}")
+                raise WrongDriverError(f"the response to an idempotent send is {given.as_error()}")
     if _producer_ids(bench) <= before:
         raise WrongDriverError(
-            "with enable.idempotence the leader has got no producer id: a retry may be a copy"
+            "with enable.idempotence the leader got no producer id: a retry may write a record "
+            "twice"
         )
     return "with enable.idempotence records have a producer id"
 
 
 def _producer_ids(bench: DriverBench) -> frozenset[int]:
-    """Return the producer ids for which the leader of partition 0 has state."""
+    """Return the producer ids that the leader of partition 0 stores."""
     probe = bench.cluster.probe()
     try:
         return probe.producers(probe.partition(TOPIC, 0).leader, TOPIC, 0)
@@ -67,7 +68,8 @@ def _commits(bench: DriverBench) -> str:
         given = repeated(driver, "commit")
         if not given.error:
             raise WrongDriverError(
-                "another producer has its transactional.id, and it commits without an error"
+                "another producer has the same transactional.id, but this producer's commit "
+                "succeeds"
             )
     seen = {name for name in read(bench).values() if name.partition("-")[0] in _ENDINGS}
     if seen != {
@@ -77,7 +79,7 @@ def _commits(bench: DriverBench) -> str:
             f"a read_committed reader sees {', '.join(sorted(seen)) or 'nothing'} of what it has"
             " committed (commit-0 to 2, second-0 to 2), aborted (abort-0 to 2) and left (open-0)"
         )
-    return f"transactions are committed and aborted; a fenced one ends with {given.error}"
+    return f"transactions are committed and aborted; a fenced producer gets the error {given.error}"
 
 
 _ENDINGS: Final = frozenset({"commit", "abort", "second", "open"})
@@ -88,7 +90,7 @@ def _transact(driver: ClientDriver, end: str, name: str = "") -> None:
     names = [f"{name or end}-{number}" for number in range(PARTITIONS)]
     for given in send(driver, names):
         if given.error:
-            raise WrongDriverError(f"a send in a transaction ends with {given.as_error()}")
+            raise WrongDriverError(f"a send in a transaction gets the response {given.as_error()}")
     done(driver, end)
 
 
@@ -102,29 +104,33 @@ def _reads(bench: DriverBench) -> str:
         records = _polled(driver, len(there))
         if records != there:
             [place] = sorted(records.items() ^ there.items())[:1]
-            raise WrongDriverError(f"its records are not those of another reader: {place}")
+            raise WrongDriverError(
+                f"the driver reads records that another reader does not read: {place}"
+            )
         low, high = (bound(place for place in there if place[0] == 0) for bound in (min, max))
         given = answered(
             driver, driver.call("bounds", topic=TOPIC, partition=0), "bounds", ANSWERS_S
         )
         if given.error or not given.first <= low[1] < high[1] < given.end:
             raise WrongDriverError(
-                f"partition 0 has records from {low[1]} to {high[1]}, and the answer to bounds is"
-                f" {given.first} to {given.end} {given.error}"
+                f"partition 0 has records from {low[1]} to {high[1]}, but the response to bounds "
+                f"is {given.first} to {given.end} {given.error}"
             )
         _seek(driver, {0: high[1]})
         if _polled(driver, 1) != {high: there[high]}:
-            raise WrongDriverError(f"after a seek to offset {high[1]} it reads something else")
+            raise WrongDriverError(
+                f"after a seek to offset {high[1]} the driver reads another record"
+            )
         _seek(driver, {0: _FAR})
         _reports(driver)
-    return f"{len(there)} records are read, sought and not found"
+    return f"{len(there)} records are read; seek and out_of_range work"
 
 
 def _seek(driver: ClientDriver, offsets: Mapping[int, int]) -> None:
     future = driver.call("seek", topic=TOPIC, offsets=offsets)
     given = answered(driver, future, "seek", ANSWERS_S)
     if given.error:
-        raise WrongDriverError(f"seek is answered with {given.as_error()}")
+        raise WrongDriverError(f"the response to seek is {given.as_error()}")
 
 
 def _poll(driver: ClientDriver) -> DriverAnswer:
@@ -139,7 +145,9 @@ def _polled(driver: ClientDriver, expected: int) -> dict[tuple[int, int], str]:
         for record in _poll(driver).records:
             place = record.partition, record.offset
             if place in records:
-                raise WrongDriverError(f"it reads offset {place[1]} of partition {place[0]} twice")
+                raise WrongDriverError(
+                    f"the driver reads offset {place[1]} of partition {place[0]} twice"
+                )
             records[place] = record.value or ""
         return len(records)
 
@@ -148,7 +156,7 @@ def _polled(driver: ClientDriver, expected: int) -> dict[tuple[int, int], str]:
             more, lambda number: number >= expected, what="its records", limit_s=ANSWERS_S
         )
     except WaitTimeoutError as late:
-        raise WrongDriverError(f"it reads {len(records)} records of {expected}") from late
+        raise WrongDriverError(f"the driver reads {len(records)} of {expected} records") from late
     return records
 
 

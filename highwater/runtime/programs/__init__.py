@@ -1,1 +1,1 @@
-"""A program under test while it runs: its instances, and the wait for its end."""
+"""A program under test during a run: its instances, its output and its end."""

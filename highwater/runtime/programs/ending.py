@@ -1,4 +1,4 @@
-"""Wait until a program under test has reached the end of its input, and read its output."""
+"""Wait until a program under test has processed all input, and read its output."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,20 +13,22 @@ from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE
 from highwater.runtime.workload import RunningWorkload
 
 APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
-"""Settings of the output topic. A record's timestamp is the time at which a broker appended it."""
+"""Settings of the output topic. With them a record's timestamp is the time when a broker appended
+it."""
 
 END_LIMIT_S: Final = 90.0
-"""The longest time without progress. By default a killed member owns its partitions for 45 s."""
+"""The longest time without progress. By default the group removes a killed member after 45 s."""
 
 READ_LIMIT_S: Final = 90.0
-"""The time limit of the read. By default, an abandoned transaction is open for 60 s."""
+"""The time limit of the output's read. By default, an abandoned transaction remains open for 60 s.
+"""
 
 
 @contextlib.contextmanager
 def work_done(
     plan: Plan, program: RunningProgram | None, workload: RunningWorkload
 ) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that returns the amount of a program's finished work; None if unknown."""
+    """Yield a function that returns the number of finished inputs or outputs; None if unknown."""
     if program is None:
         yield lambda: None
         return
@@ -38,10 +40,10 @@ def work_done(
 def finish(
     plan: Plan, program: RunningProgram, workload: RunningWorkload, recorder: Recorder
 ) -> list[str]:
-    """Wait until all input is processed, end the program, and record its output.
+    """Wait until the program has processed all input, stop the program, and record its output.
 
     Returns:
-        Sentences that state why the run cannot be judged; empty if it can be judged.
+        Sentences that say why the run cannot be judged; empty if it can be judged.
     """
     settings = workload.group_reader()
     problems = []

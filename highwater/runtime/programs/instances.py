@@ -1,11 +1,13 @@
-"""Start, supervise and end the instances of the program under test.
+"""Start, supervise and stop the instances of the program under test.
 
-An instance that exits by itself is restarted, after a delay that grows with each quick exit. Each
-instance is a process group with a guard, which ends the group when the harness ends. An instance
-writes to ``logs/app-<instance>.log``. Of a long log, only the first and the last part remain.
+A supervisor restarts an instance that exits by itself, after a delay that grows with each quick
+exit. Each instance is a process group. A guard process kills the group when the harness ends. The
+output of an instance is in ``logs/app-<instance>.log``. Of a long log, only the first and the last
+part remain.
 
-In the arguments and in variables of ``--env``, the placeholders of ``_VARIABLES`` are replaced,
-such as ``{bootstrap}``. An environment variable has the same value. Each instance has its own port.
+The placeholders in ``_VARIABLES``, such as ``{bootstrap}``, are replaced in arguments and in
+``--env``. For each placeholder an environment variable has the same value. Each instance has its
+own port.
 """
 
 import os
@@ -29,7 +31,7 @@ from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE, Printed
 
 LOG_BYTES_MOST: Final = 2 << 20
 _QUICK_S: Final = 2.0
-"""An instance that exits by itself within this many seconds has crashed at its start."""
+"""If an instance exits by itself within this many seconds, it has crashed at its start."""
 _CRASHES_MOST: Final = 3
 _BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STAYS_S: Final = 1.0
@@ -46,29 +48,29 @@ _VARIABLES: Final = {
     "instance": "HIGHWATER_INSTANCE",
     "port": "HIGHWATER_PORT",
 }
-"""The placeholders, and the environment variables with the same values."""
+"""The placeholders, and for each the environment variable with the same value."""
 
 INSTANCE_CLIENT: Final = "app-"
-"""The prefix of an instance's client name at the relay. The instance's number follows."""
+"""The prefix of an instance's client name at the relay; the instance's number follows."""
 
 RecordEvent = Callable[..., None]
 NameClient = Callable[[str, int], object]
 
 
 class ProgramInstance:
-    """One instance and its supervisor. Threads can share this object.
+    """One instance of the program and its supervisor. Threads can share this object.
 
     Args:
         command: absolute path of the program, and its arguments.
         log: file to which the instance's output is written.
-        printed: reads the instance's output, if the output reports finished work.
-        record: gets the rows of ``harness.runs.history.INSTANCES``.
-        named: gets the client name, and the parent of all processes of the instance.
+        printed: reads the output, if the program reports finished work there.
+        record: called with each row of the table ``harness.runs.history.INSTANCES``.
+        named: called with the client name, and the id of the instance's parent process.
 
     Attributes:
         client: the instance's client name at the relay.
         ends: number of times that the instance has exited by itself.
-        stubborn: whether the instance did not exit after SIGTERM at the end of the run.
+        stubborn: whether the instance ignored SIGTERM at the end of the run.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class ProgramInstance:
 
     @property
     def crashes(self) -> int:
-        """Number of consecutive crashes at its start; 0 if its last start succeeded."""
+        """The number of consecutive crashes at the start; 0 if the last start succeeded."""
         return 0 if self.runs and self._ran_s >= _QUICK_S else self._crashes
 
     @property
@@ -124,7 +126,7 @@ class ProgramInstance:
         return time.monotonic() - self._begun_s
 
     def kill(self) -> None:
-        """Send SIGKILL to the instance's processes. The instance remains down until ``start``.
+        """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
 
         Raises:
             NothingDoneError: the instance does not run.
@@ -132,7 +134,7 @@ class ProgramInstance:
         self._down("killed").kill()
 
     def terminate(self) -> bool:
-        """Send SIGTERM, and SIGKILL after a time limit; the instance is down until ``start``.
+        """Send SIGTERM, and SIGKILL after a time limit; the instance stays down until ``start``.
 
         Returns:
             False if the instance did not exit after SIGTERM.
@@ -155,7 +157,7 @@ class ProgramInstance:
             self._thread.start()
 
     def leave(self) -> None:
-        """Stop the instance with SIGTERM, if it runs. It remains down until ``start``."""
+        """Stop the instance with SIGTERM, if it runs. The instance stays down until ``start``."""
         with self._lock:
             self._may_run.clear()
             self._end = self._end or "stopped"
@@ -178,7 +180,7 @@ class ProgramInstance:
             self._note("resumed")
 
     def close(self) -> None:
-        """Stop the instance with SIGTERM, and end its supervisor."""
+        """Stop the instance with SIGTERM, and stop its supervisor."""
         with self._lock:
             self._closing.set()
             self._end = self._end or "closed"
@@ -200,11 +202,12 @@ class ProgramInstance:
         """Raise an error if the instance's supervisor has failed.
 
         Raises:
-            HarnessError: the supervisor has failed. The message has the reason.
+            HarnessError: the supervisor has failed; the message has the reason.
         """
         if self._failure is not None:
             raise HarnessError(
-                f"instance {self.number} of the program is not supervised: {self._failure!r}"
+                f"the supervisor of instance {self.number} of the program has failed: "
+                f"{self._failure!r}"
             ) from self._failure
 
     def last_words(self) -> str:
@@ -243,7 +246,7 @@ class ProgramInstance:
             self._ended(child)
 
     def _begin(self) -> ChildProcess | None:
-        """Start a process and return it; None if the instance must remain down."""
+        """Start a process of the instance and return it; None if the instance must stay down."""
         with self._lock:
             if self._closing.is_set() or not self._may_run.is_set():
                 return None
@@ -277,7 +280,7 @@ class ProgramInstance:
         self._record(event, instance=self.number, life=self._life, status=status)
 
     def _bound_log(self) -> None:
-        """Remove the middle of a long log, while the program appends to the log."""
+        """Remove the middle of a long log to which the program appends."""
         size = self._log.stat().st_size if self._log.exists() else 0
         if size > LOG_BYTES_MOST:
             os.truncate(self._log, LOG_BYTES_MOST // 2)
@@ -289,9 +292,9 @@ class RunningProgram:
     """All instances of the program under test, as a context manager.
 
     Args:
-        bootstrap: address at which clients reach the brokers.
-        logs: folder of the run that gets the instances' output.
-        named: ``ProgramInstance`` describes this function.
+        bootstrap: address under which clients reach the brokers.
+        logs: the run's folder for the instances' output.
+        named: see ``ProgramInstance``.
 
     Attributes:
         plan: the program's plan.
@@ -327,7 +330,7 @@ class RunningProgram:
 
     @property
     def out(self) -> str:
-        """Name of the topic that the program writes to; empty if the program writes elsewhere."""
+        """Name of the topic that the program writes to; empty without a topic of the run."""
         return self.plan.out
 
     def running(self) -> Sequence[ProgramInstance]:
@@ -335,15 +338,15 @@ class RunningProgram:
         return [instance for instance in (*self.instances, self.spare) if instance.runs]
 
     def crashed(self, *, stuck: bool) -> list[str]:
-        """Return a sentence about each instance that repeatedly exits at its start.
+        """Return a sentence about each instance that repeatedly crashes at its start.
 
         Args:
-            stuck: whether the program makes no progress. Then instances that exited once are
+            stuck: whether the program makes no progress; if so, instances that exited once are
                 included.
         """
         return [
-            f"Instance {instance.number} of the program ended by itself"
-            f" {count(instance.ends, 'time')}. Its last output: {instance.last_words() or 'none'}"
+            f"Instance {instance.number} of the program exited by itself "
+            f"{count(instance.ends, 'time')}. Its last output: {instance.last_words() or 'none'}"
             for instance in self.instances
             if instance.crashes >= _CRASHES_MOST or (stuck and instance.ends)
         ]
@@ -353,7 +356,7 @@ class RunningProgram:
         return sum(lines.done for lines in self._printed)
 
     def notes(self) -> list[str]:
-        """Return a sentence about each instance that SIGTERM did not end."""
+        """Return a sentence about each instance that ignored SIGTERM."""
         return [
             f"instance {instance.number} of the program ignored SIGTERM for {_TERM_S:g} s, and was"
             " killed"
@@ -362,10 +365,10 @@ class RunningProgram:
         ]
 
     def check(self) -> None:
-        """Raise an error if an instance is not supervised, or its output is not read.
+        """Raise an error if a supervisor of an instance, or a reader of its output, has failed.
 
         Raises:
-            HarnessError: a supervisor or a reader has failed. The message has the reason.
+            HarnessError: a supervisor or a reader has failed; the message has the reason.
         """
         for instance in (*self.instances, self.spare):
             instance.check()
@@ -386,7 +389,7 @@ class RunningProgram:
         self.close()
 
     def close(self) -> None:
-        """Stop every instance with SIGTERM. A second call does nothing."""
+        """Stop every instance with SIGTERM; a second call has no effect."""
         threads = [threading.Thread(target=i.close) for i in (*self.instances, self.spare)]
         for thread in threads:
             thread.start()
@@ -399,7 +402,7 @@ class RunningProgram:
         """Wait until each instance has run for a second.
 
         Raises:
-            UsageError: an instance repeatedly exits at once.
+            UsageError: an instance repeatedly exits at its start.
         """
         await_condition(
             self._staying,
@@ -414,7 +417,7 @@ class RunningProgram:
         for instance in self.instances:
             if instance.crashes >= _CRASHES_MOST:
                 raise UsageError(
-                    f"the program ends at once: {count(instance.crashes, 'start')} in a row",
+                    f"the program exits at once: {count(instance.crashes, 'start')} in a row",
                     hint=f"Its last output: {instance.last_words() or 'none'}",
                 )
         return [instance.stays for instance in self.instances]
@@ -442,23 +445,25 @@ def _environment(program: ProgramPlan, values: Mapping[str, str]) -> dict[str, s
 
 
 def _filled(words: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Return words with their placeholders replaced."""
+    """Replace the placeholders in words."""
     for name, value in values.items():
         words = [word.replace(f"{{{name}}}", value) for word in words]
     return [*words]
 
 
 def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[str, ...]:
-    """Return a command with its program's absolute path, and its placeholders replaced.
+    """Return a command with the program's absolute path and without placeholders.
 
     Raises:
-        UsageError: there is no such program.
+        UsageError: the program does not exist.
     """
     program = shutil.which(command[0]) if command else None
     if program is None:
         raise UsageError(
-            f"there is no program {command[0]!r} here" if command else "no command was named",
-            hint="Name such a program after --: highwater app ... -- python service.py",
+            f"the program {command[0]!r} does not exist on this machine"
+            if command
+            else "no command was named",
+            hint="Name the program's command after --: highwater app ... -- python service.py",
         )
     return str(Path(program).absolute()), *_filled(command[1:], values)
 

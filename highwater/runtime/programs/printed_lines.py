@@ -1,9 +1,10 @@
-"""Read the lines in which a program reports finished work, if it writes to no topic.
+"""Read the lines by which a program without an output topic reports finished work.
 
-A program that writes to no topic prints ``HIGHWATER_DONE`` and an input's name, or a text in which
-``--match`` finds the name; a program without input prints ``HIGHWATER_ACKNOWLEDGED`` and a record's
-name. The program prints to a named pipe, so that no line is lost: a program that prints faster than
-Highwater reads must wait. An incomplete line after a kill is ignored.
+A program without an output topic prints ``HIGHWATER_DONE`` and an input's name, or a text in which
+the expression of ``--match`` finds the name. A program without an input topic prints
+``HIGHWATER_ACKNOWLEDGED`` and a record's name. The program prints to a named pipe. If it prints
+faster than Highwater reads, it must wait, so no line is lost. An incomplete line after a kill is
+ignored.
 """
 
 import os
@@ -26,18 +27,18 @@ _LINE_BYTES_MOST: Final = 1 << 20
 _VALUE_LETTERS: Final = 200
 _CUT: Final = b"\0a process has ended\0"
 _END: Final = b"\0the run has ended\0"
-"""The last characters of lines that the harness writes."""
+"""The end of lines that the harness itself writes to the pipe."""
 
 _READ_LIMIT_S: Final = 30.0
 
 
 class PrintedLines:
-    """Reads the output of one instance, and records the names in lines with ``word``.
+    """Reads the output of one instance, and records the names in its lines with ``word``.
 
     Args:
-        word: ``DONE`` for outputs, or ``ACKNOWLEDGED``.
+        word: ``DONE`` for finished inputs, or ``ACKNOWLEDGED`` for acknowledged records.
         log: file to which the output is copied.
-        names: the expression that finds an input's name in the text after the word.
+        names: the regular expression that finds an input's name in a text.
 
     Attributes:
         pipe: the pipe to which the instance's processes write.
@@ -58,16 +59,16 @@ class PrintedLines:
         self._closed = False
         self.pipe = scratch(f"app-{number}") / "printed"
         os.mkfifo(self.pipe)
-        self._end = os.open(self.pipe, os.O_RDWR)  # so that the pipe outlives each process
+        self._end = os.open(self.pipe, os.O_RDWR)  # so that the pipe stays open after each process
         self._thread = threading.Thread(target=self._read, name=f"printed-{number}", daemon=True)
         self._thread.start()
 
     def cut(self) -> None:
-        """Record that a process has ended. Its incomplete last line is ignored."""
+        """Record the end of a process; its incomplete last line is ignored."""
         self._write(_CUT)
 
     def close(self) -> None:
-        """Read the rest. For outputs, record the end. A second call does nothing.
+        """Read the remaining output, and record its end; a second call has no effect.
 
         Raises:
             HarnessError: the lines could not be read or recorded.
@@ -81,9 +82,8 @@ class PrintedLines:
         self.check()
         if self._thread.is_alive():
             raise HarnessError(
-                f"the output of instance {self._number} of the program was not read to its end "
-                "within"
-                f" {_READ_LIMIT_S:g} s"
+                f"Highwater did not read the output of instance {self._number} of the program to "
+                f"its end within {_READ_LIMIT_S:g} s"
             )
         os.close(self._end)
         if self._kind == "output":
@@ -97,7 +97,7 @@ class PrintedLines:
         """
         if self._failure is not None:
             raise HarnessError(
-                f"the output of instance {self._number} of the program is not read: "
+                f"Highwater cannot read the output of instance {self._number} of the program: "
                 f"{self._failure!r}"
             ) from self._failure
 
@@ -105,7 +105,7 @@ class PrintedLines:
         os.write(self._end, end + b"\n")
 
     def _read(self) -> None:
-        """Read until the run has ended, even after a failure, because the program would block."""
+        """Read until the run ends, even after a failure, so that the program does not block."""
         pending = b""
         while True:
             chunk = os.read(self._end, _CHUNK_BYTES)

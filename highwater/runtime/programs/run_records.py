@@ -1,4 +1,4 @@
-"""Copy the user's records of a run from its disks, as the input of another program."""
+"""Copy the user's records from a run's disks, as input for a program in another run."""
 
 from pathlib import Path
 from typing import Final
@@ -15,19 +15,20 @@ _COLUMNS: Final = ["offset", "timestamp_ms", "key", "value"]
 
 
 def write_feed(run: Run) -> Path:
-    """Write the user's records of the topic under test to a file, one per line; return its path.
+    """Write a run's user records to a file, one per line; return the file's path.
 
-    The records are in the order of timestamps, and in each partition in the order of offsets.
+    The records are in timestamp order, and within each partition in offset order.
 
     Raises:
-        UsageError: the run generated its inputs, or its disks have no input.
-        StoreError: its plan or its history cannot be read.
+        UsageError: Highwater generated the run's inputs, or the run's disks have none.
+        StoreError: the run's plan or history cannot be read.
     """
     plan = run.plan()
     if not plan.named_by_keys:
         raise UsageError(
             f"{run.path} has no records from --feed",
-            hint="Name a run with --feed, or a file; highwater replay repeats a run's faults.",
+            hint="Name a file or a run that used --feed. To repeat a run's faults, use highwater "
+            "replay.",
         )
     names = {*run.table("history/ops")["value"].to_pylist()}
     places: dict[tuple[int, int], tuple[int, bytes]] = {}
@@ -41,7 +42,7 @@ def write_feed(run: Run) -> Path:
                     (segment.partition, row["offset"]), (row["timestamp_ms"], row["value"])
                 )
     if not places:
-        raise UsageError(f"the disks of {run.path} have none of its records")
+        raise UsageError(f"the disks of {run.path} contain none of its input records")
     order = sorted(places, key=lambda place: (places[place][0], *place))
-    lines = {places[place][1]: None for place in order}  # one that was written twice is fed once
+    lines = {places[place][1]: None for place in order}  # a repeated record is written once
     return run.write(_FILE, b"".join(line + b"\n" for line in lines)).absolute()

@@ -1,1 +1,1 @@
-"""Stories about clients: errors of a producer or a group while the brokers work correctly."""
+"""Stories about clients: a producer or a group loses data while all brokers work correctly."""

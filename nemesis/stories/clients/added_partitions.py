@@ -1,15 +1,16 @@
-"""Stories of partitions that are added to a topic that a group already reads, without a fault.
+"""Stories of a partition that is added to a topic that a group already reads; without a fault.
 
 ``added-partition``: a consumer refreshes its list of partitions only at intervals
-(``metadata.max.age.ms``, 5 minutes by default). A producer that starts meanwhile writes to a new
-partition at once. The group has no offset for the new partition: with ``auto.offset.reset=latest``
-it begins after all of these records (KAFKA-20539, KIP-1327). ``earliest-partition`` is the guard:
-the same story with ``earliest``.
+(``metadata.max.age.ms``, 5 minutes by default). A producer that starts in such an interval writes
+to the new partition at once. The group has no committed offset for the new partition. With
+``auto.offset.reset=latest`` it starts after all records that the partition then has (KAFKA-20539,
+KIP-1327). ``earliest-partition`` is the guard: the same story without a loss, with ``earliest``.
 
 ``added-partition-share``: in a share group (KIP-932) the coordinator finds a new partition, and
-initialises its start offset before it assigns the partition to members. Up to 4.3 the start is
-``share.auto.offset.reset``, which is ``latest`` by default; from 4.4 on the start is the beginning,
-if the coordinator knew the topic before (KAFKA-20742). ``earliest-share`` is the guard.
+sets its start offset before it assigns the partition to members. Up to 4.3
+``share.auto.offset.reset`` decides the start, by default ``latest``. From 4.4 on the start is the
+partition's beginning, if the coordinator already knew the topic (KAFKA-20742). ``earliest-share``
+is the guard.
 """
 
 import itertools
@@ -22,25 +23,27 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 ADDED_PARTITION: Final = "KAFKA-20539"
 ADDED_TO_SHARE_GROUP: Final = "KAFKA-20742"
-"""The ids of the two hazards in the catalogue."""
+"""The ids of the two hazards in the catalogue of hazards (``checkers.hazards``)."""
 
 EARLY: Final = ("m1", "m2", "m3")
 LATE: Final = "m4"
-"""The records that are written to the new partition, before and after the group has found it."""
+"""The records in the new partition: written before, and after, the group has found the partition.
+"""
 
 SHARE_GROUPS: Final = (4, 2)
-"""The first release that has share groups unless they are switched off."""
+"""The first release that enables share groups by default."""
 
 _REFRESH_S: Final = 12.0
-"""Refresh interval of the consumer: long enough to join, add a partition and write to it."""
+"""The consumer's interval between refreshes of its partition list. In this time it can join, and
+the story can add a partition and write to it."""
 
 _JOINS_S: Final = 30.0
 _FINDS_S: Final = 30.0
 _READS_S: Final = 10.0
 _BETWEEN_S: Final = 0.5
 _OPENS_S: Final = 2.0
-"""The leader needs this time, some hundredths of a second, to look up the start of a share
-partition at the first fetch. No request reports this."""
+"""The time in which the leader finds the start of a share partition, after the first fetch. No
+request reports this event."""
 
 _NEEDS: Final = StoryNeeds(added=1)
 _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value in EARLY}))
@@ -50,7 +53,7 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     "added-partition",
     HazardEnding(hazard=ADDED_PARTITION, ending=_SKIPPED),
     needs=_NEEDS,
-    outcome=("On every release the group never receives these records."),
+    outcome=("On every release the group misses the new partition's first records."),
     min_isr_most=3,
 )
 def added_partition(context: ScheduleContext) -> None:
@@ -62,7 +65,7 @@ def added_partition(context: ScheduleContext) -> None:
     "earliest-partition",
     HazardEnding(hazard=ADDED_PARTITION, ending=Prediction()),
     needs=_NEEDS,
-    outcome="The group receives all records.",
+    outcome="The group receives all records of the new partition.",
     min_isr_most=3,
 )
 def earliest_partition(context: ScheduleContext) -> None:
@@ -73,14 +76,14 @@ def earliest_partition(context: ScheduleContext) -> None:
 def _share_groups(release: Release) -> str:
     if release.number >= SHARE_GROUPS:
         return ""
-    return "share groups are there by default from 4.2 on (KIP-932)"
+    return "brokers enable share groups by default from 4.2 on (KIP-932)"
 
 
 @story(
     "added-partition-share",
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=_SKIPPED),
     needs=_NEEDS,
-    outcome=("Up to 4.3 the group never receives these records; with later brokers it does."),
+    outcome=("Up to 4.3 the share group misses the new partition's first records."),
     min_isr_most=3,
     why_not=_share_groups,
 )
@@ -93,7 +96,7 @@ def added_partition_share(context: ScheduleContext) -> None:
     "earliest-share",
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=Prediction()),
     needs=_NEEDS,
-    outcome="The group receives all records.",
+    outcome="The share group receives all records of the new partition.",
     min_isr_most=3,
     why_not=_share_groups,
 )
@@ -129,7 +132,7 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
         context.send(value, leader=leader, partition=new)
     if new in member.assigned:
         raise ScheduleNotFollowedError(
-            f"the group had found partition {new} before {EARLY[-1]} was acknowledged"
+            f"the group found partition {new} before {EARLY[-1]} was acknowledged"
         )
     context.note(f"{', '.join(EARLY)} are in partition {new}, which the group has not found yet")
     context.until(
@@ -151,7 +154,7 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
 
 
 def await_first_record(context: ScheduleContext, member: GroupMember) -> None:
-    """Send records to partition 0 until the member receives one, and so has joined its group.
+    """Send records to partition 0 until the member receives a record: it has joined its group.
 
     Raises:
         ScheduleNotFollowedError: the member received no record within the limit.

@@ -1,14 +1,15 @@
-"""The story of a coordinator that is too busy to end a transaction before the next one begins.
+"""The story of a coordinator that is too busy to end a transaction before the next begins.
 
-A group's coordinator stores the offsets of open transactions by producer. When it has written the
-marker that ends a transaction, one thread moves or removes that producer's offsets. In 1.0.2, and
-from 1.1.1 to 3.9.0, the coordinator responds to WriteTxnMarkers without waiting for the thread
-(KAFKA-17507, ``GroupMetadataManager.scheduleHandleTxnCompletion``). So the producer may begin its
-next transaction and add offsets to it first; then the end of the first transaction removes these
-offsets from memory, so the commit of the second has no effect in memory. The log has the offsets.
+A group's coordinator keeps the offsets of open transactions in memory, by producer. When it has
+written the marker that ends a transaction, a background thread applies or removes that producer's
+offsets. In 1.0.2, and from 1.1.1 to 3.9.0, the coordinator responds to WriteTxnMarkers without
+waiting for the thread (KAFKA-17507, ``GroupMetadataManager.scheduleHandleTxnCompletion``). So the
+producer may begin its next transaction, and add offsets, before the thread has ended the first one.
+The thread then removes the new offsets from memory, and the commit of the second transaction has no
+effect in memory. The log has the offsets.
 
-The thread also removes expired offsets, and loads partitions of ``__consumer_offsets``. Here it is
-busy with thousands of groups whose offsets expire at once.
+The same thread also removes expired offsets. In this story it is busy with thousands of groups
+whose offsets expire at the same time.
 """
 
 import time
@@ -29,11 +30,11 @@ from highwater.nemesis.stories.story import (
 )
 
 LATE_COMPLETION: Final = "KAFKA-17507"
-"""The id of ``busy-coordinator``'s hazard in the catalogue."""
+"""The id of ``busy-coordinator``'s hazard in the catalogue of hazards."""
 
 OFFSETS: Final = COORDINATOR_TOPICS[1]
 _HASTY: Final = {"retry.backoff.ms": 50}
-"""The coordinator refuses a new transaction while the last one ends. The client sends the request
+"""While a transaction ends, the coordinator refuses the next one. The client sends its request
 again after this time."""
 
 _GROUPS: Final = 12_000
@@ -42,8 +43,8 @@ _EXPIRES_S: Final = 20 * CLEANUP_S
 them."""
 
 _AFTER_S: Final = 0.15 * CLEANUP_S
-"""The offsets expire this long after the coordinator's check. So the coordinator removes all of
-them at its next check, and does nothing else before that."""
+"""The offsets expire this long after a check by the coordinator. So the coordinator removes all of
+them together at its next check."""
 
 _EXPIRED_S: Final = 60.0
 
@@ -55,11 +56,11 @@ _EXPIRED_S: Final = 60.0
         ending=Prediction(others=frozenset({("coordinator-contradiction", "")})),
     ),
     needs=StoryNeeds(transactions=True, group=True),
-    outcome="Up to 3.9.0 the coordinator lacks the offset.",
+    outcome="Up to 3.9.0 the coordinator does not know the second transaction's offset.",
     min_isr_most=3,
 )
 def busy_coordinator(context: ScheduleContext) -> None:
-    """Begin a transaction before a busy coordinator has ended the last."""
+    """Begin a transaction before a busy coordinator has ended the previous one."""
     writer = context.transactional("writer", _HASTY)
     member = context.groups.outside(context.plan.group)
     writer.begin()
@@ -78,7 +79,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
         context.until(
             appended,
             lambda leo: leo > after,
-            what="the coordinator to remove groups",
+            what="the coordinator to start removing groups",
             limit_s=_EXPIRED_S,
         )
 
@@ -98,9 +99,9 @@ def busy_coordinator(context: ScheduleContext) -> None:
     at_next = _GROUPS - (appended() - before)
     _end(writer.commit)
     context.note(
-        f"of {_GROUPS:,} groups the coordinator still had {at_abort:,} to remove when it had"
-        f" aborted that transaction, and {at_next:,} when the next one had offset {end}; that one"
-        " is committed",
+        f"the coordinator had {at_abort:,} of {_GROUPS:,} groups left to remove when it had"
+        f" aborted that transaction, and {at_next:,} when the next transaction had offset"
+        f" {end}; the next transaction is committed",
         coordinator,
         step=1,
     )
@@ -108,7 +109,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
 
 def _end(call: Callable[[], str]) -> None:
     if (outcome := call()) not in {"", OK}:
-        raise ScheduleNotFollowedError(f"the transaction did not end: {outcome}")
+        raise ScheduleNotFollowedError(f"the transaction did not end; its outcome is {outcome}")
 
 
 def _commit_expiring(

@@ -1,12 +1,12 @@
 """A story about Java's consumer of the brokers' protocol (KIP-848) with ``enable.auto.commit``.
 
-``early-commit``: a member's poll returns a record; the member works on it, and crashes. A poll of a
-consumer with auto-commit commits the offsets of *earlier* polls. Up to 3.9 a thread of the client
-commits by its own timer (KAFKA-18641), so the group continues after a record that no member has
-processed. The next owner had joined before the record was sent.
+``early-commit``: a member's poll returns a record, and the member crashes while it processes the
+record. With auto-commit, a poll should only commit the offsets of *earlier* polls. But up to 3.9 a
+thread of the client commits at its own times (KAFKA-18641). So the group continues after a record
+that no member has processed. The partition's next owner joins before the record is sent.
 
-The crashed member's connections are cut, too: its client must not leave the group, which would
-commit.
+The crashed member's connections are also blocked. Otherwise its client would leave the group, and
+commit again.
 """
 
 from typing import Final
@@ -20,19 +20,18 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 EARLY_COMMIT: Final = "KAFKA-18641"
-"""The id of ``early-commit``'s hazard in the catalogue."""
+"""The id of ``early-commit``'s hazard in the catalogue of hazards."""
 
 AT_WORK: Final = "m1"
 _LATE: Final = "m2"
 _PARTITIONS: Final = (0, 1)
 _EVERY_S: Final = 0.5
 _WORK_S: Final = 2.0
-"""The interval of auto-commits, and the time for which the member processes a record before it
-crashes."""
+"""The interval of auto-commits, and the time between the member's poll and its crash."""
 
 _JOINS_S: Final = 40.0
 _READS_S: Final = 20.0
-_REFUSED: Final = "groups have the brokers' protocol by default from 4.0 on (KIP-848)"
+_REFUSED: Final = "brokers enable the KIP-848 group protocol by default from 4.0 on"
 
 
 def _by_brokers(release: Release) -> str:
@@ -46,12 +45,12 @@ def _by_brokers(release: Release) -> str:
         ending=Prediction(others=frozenset({("undelivered", AT_WORK)})),
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=len(_PARTITIONS)),
-    outcome=("With Java's clients before 4.0 the group skips these records."),
+    outcome=("With Java's clients before 4.0 the group skips records that no member processed."),
     min_isr_most=3,
     why_not=_by_brokers,
 )
 def early_commit(context: ScheduleContext) -> None:
-    """Kill a member that works on a poll's records; its client commits automatically."""
+    """Kill a member while it processes a poll's records; its client has committed them."""
     membership = GroupMembership(
         group=context.plan.group,
         reset="earliest",
@@ -62,11 +61,11 @@ def early_commit(context: ScheduleContext) -> None:
     _await_both(context, members)
     dying = next(name for name, member in members.items() if 0 in member.assigned)
     [heir] = (member for name, member in members.items() if name != dying)
-    context.note(f"{dying} has partition 0, and will crash at work")
+    context.note(f"{dying} has partition 0, and will crash while it processes records")
     members[dying].die_at_work()
     _send(context, AT_WORK, members[dying])
     context.hold(_WORK_S)
-    context.note(f"{dying} has worked on {AT_WORK} for {_WORK_S:g} s, and crashes", step=1)
+    context.note(f"{dying} has processed {AT_WORK} for {_WORK_S:g} s, and crashes", step=1)
     network = network_of(context)
     dead = RelayRule(kind="reset", links=between((client_name(dying),), network.brokers))
     with network.under(dead):

@@ -1,9 +1,9 @@
-"""A story about ``KafkaProducer.flush``, which a program trusts.
+"""A story about ``KafkaProducer.flush`` that returns too early.
 
 ``early-flush``: a broker refuses a batch as too large (``max.message.bytes``), although no record
-is too large. The producer divides it into batches that it sends again (KIP-126), and up to the fix
-of KAFKA-19479 ``flush`` does not wait for these. But its Javadoc promises that every earlier record
-is completed. After the flush, the program crashes.
+is too large. The producer divides the batch into parts, and sends these again (KIP-126). Up to the
+fix of KAFKA-19479 ``flush`` does not wait for the parts, although its Javadoc promises that every
+earlier record is completed. After the flush, the program crashes.
 
 A batch becomes larger than ``batch.size`` if it compresses worse than the producer estimates. The
 estimate decreases with each batch that compresses well (``CompressionRatioEstimator``), so such
@@ -18,16 +18,18 @@ from highwater.nemesis.stories.helpers import await_event
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 EARLY_FLUSH: Final = "KAFKA-19479"
-"""The id of ``early-flush``'s hazard in the catalogue."""
+"""The id of ``early-flush``'s hazard in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _BATCH: Final = 16_384
 _LARGEST: Final = 26_000
-"""``max.message.bytes`` of the topic: more than ``batch.size``, less than all of ``_LATE``."""
+"""The topic's ``max.message.bytes``: more than ``batch.size``, but less than the records of
+``_LATE`` together."""
 
 _EASY: Final = 120
 _EASY_BYTES: Final = 1_000
-"""Number and size of records that compress well: the estimate falls from 1 to 0.4."""
+"""Number and size of the records that compress well. They lower the producer's estimate from 1 to
+0.4."""
 
 _LATE: Final = tuple(f"m{number}" for number in range(15))
 _HARD_BYTES: Final = 2_000
@@ -46,31 +48,31 @@ _SETTINGS: Final = {
     "early-flush",
     HazardEnding(hazard=EARLY_FLUSH, ending=Prediction(lost=frozenset(_LATE))),
     needs=StoryNeeds(wire="clients", java=True),
-    outcome="With older Java clients, a flush returns although its records are in no log.",
+    outcome="With older Java clients, flush returns although no log has its records.",
     topic_config={"max.message.bytes": str(_LARGEST)},
     min_isr_most=3,
     why_not=lambda release: (
-        "" if release.idempotence else "its clients are not connected through the wire"
+        "" if release.idempotence else "its clients do not connect through the relay"
     ),
 )
 def early_flush(context: ScheduleContext) -> None:
-    """Flush records whose batch is too large; when flush has returned, the program crashes."""
+    """Flush records whose batch is too large; the program crashes when flush has returned."""
     draw = random.Random(context.plan.seed)  # noqa: S311 - bytes that do not compress
     writer = context.producer(_WRITER, _SETTINGS)
     for number in range(_EASY):
         writer.send_on(f"w{number}", 0, size=_EASY_BYTES)
         if not writer.trust_flush(limit_s=_ARRIVES_S):
             raise ScheduleNotFollowedError(f"w{number} was not flushed in time")
-    context.note(f"the producer has seen {_EASY} batches that compress well")
+    context.note(f"the producer has sent {_EASY} batches that compress well")
     with context.intercept(f"hold Produce client:{_WRITER}>* n=2 times=0") as later:
         for value in _LATE:
             writer.send_on(value, 0, size=len(value) + 1, content=draw.randbytes(_HARD_BYTES))
         returned = writer.trust_flush(limit_s=_FLUSH_S)
         await_event(later, "caught", limit_s=_ARRIVES_S)
-        context.note("the producer has divided the batch, and sends the parts, which are late")
+        context.note("the producer has divided the batch and sends the parts; the relay holds them")
         if returned:
             context.note(
-                "flush has returned: the program counts all records as written, and crashes"
+                "flush has returned: the program assumes that all records are written, and crashes"
             )
             writer.close(limit_s=0)
             later.let_pass(lose=True)

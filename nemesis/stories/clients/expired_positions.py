@@ -1,10 +1,11 @@
-"""Stories of a group that restarts after its committed offsets have expired, without a fault.
+"""Stories of a group that restarts after its committed offsets have expired; without a fault.
 
 A coordinator deletes the offsets of a group that has had no members for
 ``offsets.retention.minutes``, 7 days by default (1 day before 2.0; KIP-186, KIP-211). When a member
-joins again, ``auto.offset.reset`` says where it begins: with ``latest``, after all records that
-were written since the group left, or that it had not read before. ``earliest-positions`` is the
-guard: the same story with ``earliest``, which reads everything again.
+joins again, ``auto.offset.reset`` decides where it starts. With ``latest`` it skips all records
+that the group has not read, and all that were written while the group had no member.
+``earliest-positions`` is the guard: the same story with ``earliest``, where the group reads
+everything again.
 """
 
 from typing import Final
@@ -21,11 +22,11 @@ from highwater.nemesis.stories.story import (
 )
 
 EXPIRED_POSITIONS: Final = "expired-positions"
-"""The id of the hazard in the catalogue."""
+"""The id of this story's hazard in the catalogue of hazards."""
 
 MEANWHILE: Final = ("m1", "m2", "m3")
 LATE: Final = "m4"
-"""The records that are written while the group has no members, and after its restart."""
+"""The records that are written while the group has no members, and the record after its restart."""
 
 _REFRESH_S: Final = 2.0
 _LEAVES_S: Final = 30.0
@@ -43,7 +44,7 @@ _NEEDS: Final = StoryNeeds(expiry=True, joined=2)
         ending=Prediction(others=frozenset({("undelivered", value) for value in MEANWHILE})),
     ),
     needs=_NEEDS,
-    outcome="It never receives records that were written meanwhile.",
+    outcome="The group misses records that were written while it had no members.",
     min_isr_most=3,
 )
 def expired_positions(context: ScheduleContext) -> None:
@@ -59,12 +60,12 @@ def expired_positions(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def earliest_positions(context: ScheduleContext) -> None:
-    """Repeat expired-positions with auto.offset.reset=earliest."""
+    """Repeat expired-positions, but with auto.offset.reset=earliest."""
     _be_away(context, "earliest")
 
 
 def _be_away(context: ScheduleContext, reset: str) -> None:
-    """Execute a story of this module."""
+    """Execute a story of this module with a value of auto.offset.reset."""
     leader = context.replicas[0]
     membership = GroupMembership(group=context.plan.group, reset=reset, refresh_s=_REFRESH_S)
     member = context.groups.join("member-0", membership)
@@ -73,7 +74,7 @@ def _be_away(context: ScheduleContext, reset: str) -> None:
     context.until(
         lambda: context.groups.committed(membership.group).get(0),
         lambda offset: offset == end,
-        what=f"the group to have committed offset {end}",
+        what=f"the group to commit offset {end}",
         limit_s=_LEAVES_S,
     )
     member.leave()
@@ -89,10 +90,12 @@ def _be_away(context: ScheduleContext, reset: str) -> None:
     context.until(
         lambda: context.groups.committed(membership.group).get(0),
         lambda offset: offset is None,
-        what="the group's offset to expire",
+        what="the group's committed offset to expire",
         limit_s=_EXPIRES_S,
     )
-    context.note(f"{', '.join(MEANWHILE)} are acknowledged; the group's offset has expired", step=1)
+    context.note(
+        f"{', '.join(MEANWHILE)} are acknowledged; the group's committed offset has expired", step=1
+    )
     again = context.groups.join("member-1", membership)
     context.until(
         lambda: again.reading,

@@ -1,11 +1,11 @@
 """A story about idempotent producers without transactions.
 
-``expired-record``: the leader has two records from a producer, and its responses are late. The
-first record expires (``delivery.timeout.ms``). A producer that drops a sequence number needs a new
-epoch, because the broker would wait for that number. librdkafka then sends every record without a
-response again, in the new epoch. The broker recognises a record by producer id, epoch and sequence
-number (KIP-98), so it appends the second record, which is already in its log, again. Depending on
-timing, Java's producer does the same, or waits for requests in flight
+``expired-record``: the leader appends two records of a producer, but its responses are late. The
+first record expires in the producer (``delivery.timeout.ms``). The producer then drops the record's
+sequence number, and needs a new epoch: in the old one the broker would expect that number.
+librdkafka sends every record without a response again, in the new epoch. The broker identifies a
+record by producer id, epoch and sequence number (KIP-98), so it appends the second record again.
+Depending on timing, Java's producer does the same, or waits for open requests
 (docs/findings/duplicates.md).
 """
 
@@ -19,12 +19,12 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 _WRITER: Final = "writer"
 _SEND_ON: Final = (LIBRDKAFKA,)
-"""Libraries that continue to send while a response is late, and send all records again in a new
-epoch."""
+"""Client libraries that continue to send while a response is late, and that send all records again
+in a new epoch."""
 
 _DELIVERY_S: Final = 5.0
 _YOUNGER_S: Final = 2.5
-"""The seconds from the first record to the second record."""
+"""The seconds between the two records."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 0}
@@ -42,7 +42,7 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     min_isr_most=3,
 )
 def expired_record(context: ScheduleContext) -> None:
-    """Write a record twice although its producer is idempotent: the previous record expires."""
+    """Append a record twice although its producer is idempotent: the record before it expires."""
     leader = context.replicas[0]
     offset = settle(context)
     writer = context.producer(_WRITER, _SETTINGS)
@@ -53,7 +53,8 @@ def expired_record(context: ScheduleContext) -> None:
         _send(context, writer, "m4")
         await_event(answer, "caught", limit_s=_ARRIVES_S)
         context.note(
-            f"broker {leader} has m4 at offset {_leo(context) - 1}; its answer is late", leader
+            f"broker {leader} has m4 at offset {_leo(context) - 1}; the relay holds its response",
+            leader,
         )
         context.hold(began + _YOUNGER_S - context.clock())
         _send(context, writer, "m5")
@@ -67,7 +68,10 @@ def expired_record(context: ScheduleContext) -> None:
             what="the client to report m4 as expired",
             limit_s=_ARRIVES_S,
         )
-        context.note(f"m4 has expired; broker {leader} ends at {_leo(context)}", leader)
+        context.note(
+            f"m4 has expired in the client; the log of broker {leader} ends at {_leo(context)}",
+            leader,
+        )
     await_answers(writer, "m5")
     context.note(f"broker {leader} has {_leo(context) - offset} records since m2", leader)
 

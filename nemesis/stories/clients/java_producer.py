@@ -1,14 +1,14 @@
 """Stories about Kafka's own producer.
 
-``wrong-topic``: a request with two batches waits in the client's socket, which the broker does not
-read. The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the producer
-returns their buffers to its pool, although the request still refers to them. The next records, for
-another topic, get these buffers. When the socket is read again, the broker gets the bytes of these
-records as a batch for the first topic. Their CRC is right, because it does not cover the topic.
+``wrong-topic``: a request with two batches waits in the client's socket, because the broker does
+not read. The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the
+producer returns the batches' buffers to its pool, although the request still uses them. The next
+records, for another topic, get these buffers. When the broker reads again, it receives the bytes of
+these records as a batch for the first topic. The CRC is right, because it does not cover the topic.
 
-The batches must expire before their request does, so they must be older than the request: they wait
-for the late response to another request. Part of the first batch is already in the socket, so the
-broker finds this batch damaged; only the second batch causes the error.
+The batches must expire before their request, so they must be older than the request: they wait for
+the late response to another request. Part of the first batch is already in the socket, so the
+broker refuses this batch as corrupt. Only the second batch reaches the wrong topic.
 """
 
 from typing import Final
@@ -20,25 +20,25 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 REUSED_BUFFER: Final = "KAFKA-19012"
-"""The id of ``wrong-topic``'s hazard in the catalogue."""
+"""The id of ``wrong-topic``'s hazard in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _SMALL: Final = 64
 _LARGE: Final = 800_000
-"""Bytes of a large record: more than the sockets between a client and the wire can buffer."""
+"""Bytes of a large record, more than the sockets between a client and the relay can buffer."""
 
 _FIRST: Final = 0
 _SECOND: Final = 3
-"""Two partitions that have the same leader on a cluster of three brokers."""
+"""Two partitions with the same leader on a cluster of three brokers."""
 
 _STRANGER: Final = "other"
 _STRANGERS: Final = 4
-"""Number of records for the other topic: more than the producer has buffers, by one."""
+"""Number of records for the other topic: one more than the producer has buffers."""
 
 _DELIVERY_S: Final = 7.0
 _REQUEST_S: Final = 6.5
 _OLDER_S: Final = 5.0
-"""The seconds from the creation of the batches to their request."""
+"""The seconds between the creation of the batches and their request."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {
@@ -60,10 +60,10 @@ _SETTINGS: Final = {
         ending=Prediction(others=frozenset({("phantom", _STRANGER)})),
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=4),
-    outcome=("Java's clients before the fix append a record to a wrong topic."),
+    outcome=("Java's clients before the fix append a record to the wrong topic."),
     min_isr_most=3,
     why_not=lambda release: (
-        "" if release.idempotence else "its clients are not connected through the wire"
+        "" if release.idempotence else "its clients do not connect through the relay"
     ),
 )
 def wrong_topic(context: ScheduleContext) -> None:
@@ -81,11 +81,13 @@ def wrong_topic(context: ScheduleContext) -> None:
         await_event(answer, "caught", limit_s=_ARRIVES_S)
         writer.send_on("m2", _FIRST, size=_LARGE)
         writer.send_on("m3", _SECOND, size=_LARGE)
-        context.note("m2 and m3 wait in the client for the answer about m1")
+        context.note("m2 and m3 wait in the client for the response about m1")
         context.hold(_OLDER_S)
         unread = RelayRule(kind="cut", links=frozenset({(client_name(_WRITER), leader)}))
         with network_of(context).under(unread):
-            context.note(f"no broker reads what the client sends to broker {leader}", leader)
+            context.note(
+                f"the relay stops reading the client's messages to broker {leader}", leader
+            )
             answer.release("schedule")
             await_answers(writer, "m1, m2 and m3")
             context.note("m2 and m3 have expired in the client's socket")
@@ -97,7 +99,7 @@ def wrong_topic(context: ScheduleContext) -> None:
 
 
 def _await_second(context: ScheduleContext, leader: int) -> None:
-    """Wait until one of the two batches has been appended, and note in which partition.
+    """Wait until the leader has appended one of the two batches, and note the partition.
 
     The client chooses which batch is first in the request.
     """
@@ -111,4 +113,4 @@ def _await_second(context: ScheduleContext, leader: int) -> None:
         limit_s=_ARRIVES_S,
     )
     says = ", ".join(f"partition {partition} ends at {leo}" for partition, leo in ends.items())
-    context.note(f"the leader has read on: {says}", leader)
+    context.note(f"the leader has received the rest of the request: {says}", leader)

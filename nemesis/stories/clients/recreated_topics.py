@@ -1,11 +1,11 @@
 """Stories of a topic that is deleted and created again while a group has no members.
 
-A coordinator deletes the offsets of a deleted topic when it applies the deletion (KIP-516's topic
-ids are compared by clients that send them). It gets deletions when they happen, but not when it
-loads ``__consumer_offsets``. So a coordinator that was dead, or had just been elected, still has
-the old topic's offsets. The group then begins at these offsets in the new topic, and skips earlier
-records. This does not depend on ``auto.offset.reset`` and ``group.protocol``. In
-``recreated-calmly`` the coordinator is alive.
+A coordinator deletes the committed offsets of a topic at the moment when it learns of the topic's
+deletion. It does not do so when it later loads ``__consumer_offsets``. So a coordinator that was
+dead, or was elected later, still has the old topic's offsets. The group then starts at these
+offsets in the new topic, and skips earlier records. This does not depend on ``auto.offset.reset``
+or ``group.protocol``. In ``recreated-calmly`` the coordinator is alive, and the group skips
+nothing.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 RECREATED_TOPIC: Final = "recreated-topic"
-"""The id of the hazard in the catalogue."""
+"""The id of these stories' hazard in the catalogue of hazards."""
 
 SKIPPED: Final = ("m1", "m2", "m3")
 GIVEN: Final = "m4"
-"""The records of the new topic: as many as the old one had, and one more."""
+"""The records of the new topic: one more than the old topic had."""
 
 _FOREIGN: Final = Prediction(others=frozenset({("foreign-offset", "")}))
 _Seen = TypeVar("_Seen")
@@ -42,13 +42,13 @@ _ASK_S: Final = 5.0
 def _zookeeper(release: Release) -> str:
     if release.coordination == "kraft":
         return ""
-    return "the story deletes a topic by KRaft's way"
+    return "the story uses KRaft's way to delete topics"
 
 
 def _no_consumer_protocol(release: Release) -> str:
     if release.number >= CONSUMER_SINCE:
         return _zookeeper(release)
-    return "its groups have the classic protocol alone (KIP-848)"
+    return "its groups have only the classic protocol, without KIP-848"
 
 
 def _made_anew(plan: Plan, cluster: Cluster, probe: Probe, *, dead: bool) -> None:
@@ -64,7 +64,7 @@ def _made_anew(plan: Plan, cluster: Cluster, probe: Probe, *, dead: bool) -> Non
     with contextlib.closing(reader):
         end = TopicPartition(topic, 0, len(SKIPPED))
         commit = partial(reader.commit, offsets=[end], asynchronous=False)
-        _await(commit, bool, "the group to commit the old topic's end")
+        _await(commit, bool, "the group to commit the end offset of the old topic")
         coordinator = probe.partition(COORDINATOR_TOPICS[1], 0).leader
         if dead and coordinator is not None:
             cluster.brokers[coordinator].kill()
@@ -100,12 +100,13 @@ def _group(plan: Plan) -> str:
     "recreated-topic",
     HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
-    outcome="The group begins at the old offset.",
+    outcome="The group starts at the old topic's offset, and skips earlier records of the new "
+    "topic.",
     min_isr_most=3,
     why_not=_zookeeper,
 )
 def recreated_topic(context: ScheduleContext) -> None:
-    """Make a topic anew; the group's coordinator is dead."""
+    """Delete and re-create a topic while the group's coordinator is dead."""
     _read(context)
 
 
@@ -113,12 +114,13 @@ def recreated_topic(context: ScheduleContext) -> None:
     "recreated-consumer",
     HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
-    outcome="The group begins at the old offset.",
+    outcome="The group starts at the old topic's offset, and skips earlier records of the new "
+    "topic.",
     min_isr_most=3,
     why_not=_no_consumer_protocol,
 )
 def recreated_consumer(context: ScheduleContext) -> None:
-    """Play recreated-topic with group.protocol=consumer."""
+    """Repeat recreated-topic, but with group.protocol=consumer."""
     _read(context, CONSUMER)
 
 
@@ -126,12 +128,12 @@ def recreated_consumer(context: ScheduleContext) -> None:
     "recreated-calmly",
     HazardEnding(hazard=RECREATED_TOPIC, ending=Prediction()),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=False)),
-    outcome="The group is given everything.",
+    outcome="The group receives all records of the new topic.",
     min_isr_most=3,
     why_not=_zookeeper,
 )
 def recreated_calmly(context: ScheduleContext) -> None:
-    """Play recreated-topic with a live coordinator."""
+    """Repeat recreated-topic, but with a live coordinator."""
     _read(context)
 
 
@@ -147,7 +149,7 @@ def _read(context: ScheduleContext, protocol: str = CLASSIC) -> None:
     context.until(
         lambda: member.given.get(0, 0),
         lambda after: after > offset,
-        what=f"the group to be given {GIVEN}",
+        what=f"the group to receive {GIVEN}",
         limit_s=_LIMIT_S,
     )
-    context.note(f"the group was given {GIVEN}")
+    context.note(f"the group received {GIVEN}")

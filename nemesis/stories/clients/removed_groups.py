@@ -1,14 +1,14 @@
 """The story of a group that its coordinator removes while a transaction has offsets for it.
 
-A group without members is removed when all its offsets have expired; the coordinator checks this
-every ``offsets.retention.check.interval.ms`` (10 minutes by default). ``removed-group``: a program
-without members, which assigns itself its partitions, commits its first offsets in a transaction.
-While the transaction is open, the coordinator of 4.0.0 ignores its offsets, and removes the group
-(KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``). The commit succeeds, and the offsets
-are in the log, but the coordinator does not know the group.
+A coordinator removes a group without members when all the group's offsets have expired. It checks
+this every ``offsets.retention.check.interval.ms`` (10 minutes by default). ``removed-group``: a
+program that assigns itself its partitions, so that its group has no members, commits its first
+offsets in a transaction. While the transaction is open, the coordinator of 4.0.0 ignores these
+offsets, and removes the group (KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``). The
+commit succeeds, and the log has the offsets, but the coordinator does not know the group.
 
-The story waits until the coordinator has also removed a second group, whose only transaction was
-aborted.
+The story also has a second group, whose only transaction was aborted. When the coordinator has
+removed this group, it has made its check.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 REMOVED_GROUP: Final = "KAFKA-19163"
-"""The id of ``removed-group``'s hazard in the catalogue."""
+"""The id of ``removed-group``'s hazard in the catalogue of hazards."""
 
 CONTRADICTED: Final = Prediction(others=frozenset({("coordinator-contradiction", "")}))
 
@@ -31,7 +31,7 @@ _NEEDS: Final = StoryNeeds(transactions=True, group=True)
     "removed-group",
     HazardEnding(hazard=REMOVED_GROUP, ending=CONTRADICTED),
     needs=_NEEDS,
-    outcome="On 4.0.0 the coordinator lacks the offset of a committed transaction.",
+    outcome="On 4.0.0 the coordinator does not know the offset that a transaction has committed.",
     min_isr_most=3,
 )
 def removed_group(context: ScheduleContext) -> None:
@@ -46,7 +46,7 @@ def _remove(context: ScheduleContext, writer: NamedTransactions) -> None:
     other.begin()
     other.send_positions({0: 0}, context.groups.outside(second))
     if refusal := other.abort():
-        raise ScheduleNotFollowedError(f"the transaction of {second} did not abort: {refusal}")
+        raise ScheduleNotFollowedError(f"the transaction of {second} was not aborted: {refusal}")
     groups = context.until(
         context.groups.listed,
         lambda groups: second not in groups,
@@ -59,7 +59,7 @@ def _remove(context: ScheduleContext, writer: NamedTransactions) -> None:
 
 
 def _begin(context: ScheduleContext, writer: NamedTransactions, value: str) -> None:
-    """Begin a transaction with a record, and with the group's offset after that record."""
+    """Begin a transaction, and add a record and the group's offset after this record."""
     group = context.plan.group
     writer.begin()
     offset = writer.send(value, 0) + 1
@@ -70,5 +70,5 @@ def _begin(context: ScheduleContext, writer: NamedTransactions, value: str) -> N
 def _commit(context: ScheduleContext, writer: NamedTransactions) -> None:
     outcome = writer.commit()
     if outcome != OK:
-        raise ScheduleNotFollowedError(f"the transaction's outcome is {outcome}")
+        raise ScheduleNotFollowedError(f"the transaction did not commit; its outcome is {outcome}")
     context.note(f"the transaction with the offset of {context.plan.group} is committed")

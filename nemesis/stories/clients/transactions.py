@@ -1,37 +1,36 @@
-"""Stories about transactions: a late message takes effect on the next transaction.
+"""Stories about transactions: a late message changes the outcome of a later transaction.
 
-``torn-transaction``: the first EndTxn of a transaction is slow on its way to the coordinator. The
-client stops waiting, sends a second EndTxn on another connection, and the commit is acknowledged.
-The client begins the next transaction, and the first EndTxn arrives. Before KIP-890 nothing in an
-EndTxn distinguishes one transaction of a producer from the next (KAFKA-17754); librdkafka sends
-such requests on every release.
+``torn-transaction``: the first EndTxn of a transaction is late. The client stops waiting and sends
+a second EndTxn on another connection, and the coordinator acknowledges the commit. The client
+begins its next transaction; then the first EndTxn arrives, and commits it. Before KIP-890 an EndTxn
+does not say which transaction of its producer it ends (KAFKA-17754). librdkafka sends such requests
+on every release.
 
-``reused-sequence``: the response about a record is lost with its connection, so that the record may
-be in the log or not. Before the client retries, the application aborts. librdkafka drops the record
-as if it had never been sent, and gives its sequence number to the next record
-(``rd_kafka_toppar_purge_queues``). If the first record is in the log, the leader takes the next
-record for a duplicate, acknowledges it and does not append it.
+``reused-sequence``: the response about a record is lost with its connection, so the client does not
+know whether the log has the record. Before the client retries, the application aborts. librdkafka
+drops the record, and gives its sequence number to the next record
+(``rd_kafka_toppar_purge_queues``). If the first record is in the log, the leader considers the next
+record a duplicate: it acknowledges the record, but does not append it.
 
-``hanging-transaction``: a Produce is slow on its way to the leader. Its client stops waiting, and
-the application aborts the transaction; the abort marker is in the log when the Produce arrives. Up
-to 3.5 the leader appends the late record (KAFKA-14402), which opens a transaction that no
-coordinator knows: no client ends this transaction, and read_committed readers cannot pass it. From
-3.6 on the leader first asks the coordinator (KIP-890,
-``transaction.partition.verification.enable``).
+``hanging-transaction``: a Produce request is late. Its client stops waiting, and the application
+aborts the transaction. The abort marker is in the log when the Produce arrives. Up to 3.5 the
+leader appends the late record (KAFKA-14402), and this opens a transaction that no coordinator
+knows. No client ends this transaction, so read_committed readers get no later record. From 3.6 on
+the leader first asks the coordinator (KIP-890, ``transaction.partition.verification.enable``).
 
-``late-produce``: the same Produce arrives in its producer's next transaction. This transaction is
-open, so every release appends the late record there. The record has the sequence number that
-librdkafka gives to the next record, so the leader takes the next record for a duplicate. The commit
-then commits the aborted record.
+``late-produce``: the late Produce arrives in its producer's next transaction. This transaction is
+open, so every release appends the late record to it. librdkafka gives the sequence number of this
+record to the next record, so the leader considers the next record a duplicate. The commit then
+commits the aborted record.
 
 ``too-large``: a record is larger than the producer's ``max.request.size``, and its future fails at
-once. The program commits without a look at the future. Up to 3.1 Java's producer does so without
-the record; from 3.2 on it refuses to commit (KAFKA-9279), which Kafka Connect trusts
+once. The program commits without checking the future. Up to 3.1 Java's producer commits without the
+record. From 3.2 on it refuses to commit (KAFKA-9279); Kafka Connect relies on this
 (``ExactlyOnceWorkerSourceTask.producerSendFailed``).
 
-Before an abort, Java's producer retries records without a response, so that the late Produce
-requests of ``hanging-transaction`` and ``late-produce`` are copies of records in the log. From 4.0
-on, with brokers of 4.0, each transaction of Java's producer has its own epoch.
+Before an abort, Java's producer retries records without a response. So the late Produce requests of
+``hanging-transaction`` and ``late-produce`` have copies of records that are already in the log. If
+clients and brokers are 4.0 or later, each transaction of Java's producer has its own epoch.
 """
 
 from typing import Final
@@ -45,23 +44,23 @@ from highwater.nemesis.stories.helpers import await_event, await_replicas
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LATE_END_TXN: Final = "KAFKA-17754"
-"""The id of ``torn-transaction``'s hazard in the catalogue."""
+"""The id of ``torn-transaction``'s hazard in the catalogue of hazards."""
 
 LATE_PRODUCE: Final = "KAFKA-14402"
-"""The id of ``hanging-transaction``'s hazard in the catalogue."""
+"""The id of ``hanging-transaction``'s hazard in the catalogue of hazards."""
 
 NEXT_TRANSACTION: Final = "late-produce"
-"""The id of ``late-produce``'s hazard in the catalogue."""
+"""The id of ``late-produce``'s hazard in the catalogue of hazards."""
 
 TOO_LARGE: Final = "KAFKA-9279"
-"""The id of ``too-large``'s hazard in the catalogue."""
+"""The id of ``too-large``'s hazard in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _OTHER: Final = "other"
 _HOLD_FIRST: Final = f"hold EndTxn client:{_WRITER}>*"
 _ARRIVES_S: Final = 15.0
 _NOTICED_S: Final = 0.1
-"""Time after which a client knows that its connection is closed; it retries after a second."""
+"""The time after which a client has noticed a closed connection; it retries after a second."""
 
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
@@ -84,7 +83,7 @@ _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
     min_isr_most=3,
 )
 def torn_transaction(context: ScheduleContext) -> None:
-    """Commit a transaction that the application aborts: by the previous transaction's EndTxn."""
+    """Commit a transaction that the application aborts: the previous EndTxn is late."""
     _late_end_txn(context, renewed=False)
 
 
@@ -92,7 +91,7 @@ def torn_transaction(context: ScheduleContext) -> None:
     "fenced-transaction",
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction()),
     needs=_NEEDS,
-    outcome=("Every release refuses the old producer's EndTxn."),
+    outcome=("Every release refuses the late EndTxn of the old producer."),
     min_isr_most=3,
 )
 def fenced_transaction(context: ScheduleContext) -> None:
@@ -108,7 +107,7 @@ def fenced_transaction(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def reused_sequence(context: ScheduleContext) -> None:
-    """Lose a committed record: it gets the sequence number of a record that was aborted before."""
+    """Lose a committed record: it gets the sequence number of an aborted record."""
     _after_an_abort(context, flushed=False)
 
 
@@ -116,7 +115,7 @@ def reused_sequence(context: ScheduleContext) -> None:
     "flushed-abort",
     HazardEnding(hazard="reused-sequence", ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release keeps the record.",
+    outcome="Every release keeps the committed record.",
     min_isr_most=3,
 )
 def flushed_abort(context: ScheduleContext) -> None:
@@ -133,25 +132,27 @@ def flushed_abort(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "Up to 3.5 it stays open, and read_committed readers get no later record; later brokers"
-        " refuse the record."
+        "Up to 3.5 the transaction stays open, and read_committed readers get no later record. "
+        "Later brokers refuse the late record."
     ),
     min_isr_most=3,
 )
 def hanging_transaction(context: ScheduleContext) -> None:
-    """Open a transaction that never ends: a record arrives after its own transaction's abort."""
+    """Open a transaction that never ends: a record arrives after the abort of its transaction."""
     writer = context.transactional(_WRITER)
     committed = _commit(context, writer, "m0", "m1")
     with context.intercept(_HOLD_PRODUCE) as produce:
         writer.begin()
         writer.send_on("m2", 0)
-        says = "the client has no response about m2, and closes that connection"
+        says = "the client got no response about m2, and closes that connection"
         _await_event(context, produce, "client-gone", says, limit_s=_GIVES_UP_S)
         refusal = writer.abort()
         context.note(f"the application aborts m2: {refusal or 'done'}")
-        _await_markers(context, writer, committed, "the marker of that abort is in the log")
+        _await_markers(context, writer, committed, "the log has the marker of that abort")
         produce.release("schedule")
-        _await_event(context, produce, "discarded", "the leader has answered the Produce of m2")
+        _await_event(
+            context, produce, "discarded", "the leader has responded to the Produce request of m2"
+        )
     _commit(context, context.transactional(_OTHER), "m3")
 
 
@@ -163,13 +164,13 @@ def hanging_transaction(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "With librdkafka the aborted record is committed, and the other one is lost, on every"
-        " release."
+        "With librdkafka the aborted record is committed, and the next record is lost, on "
+        "every release."
     ),
     min_isr_most=3,
 )
 def late_produce(context: ScheduleContext) -> None:
-    """Commit an aborted record in place of another record: by a Produce that comes late."""
+    """Commit an aborted record instead of another record: a Produce request is late."""
     _in_the_next(context, renewed=False)
 
 
@@ -181,7 +182,9 @@ def late_produce(context: ScheduleContext) -> None:
         libraries=(LIBRDKAFKA,),
     ),
     needs=_NEEDS,
-    outcome=("Since 3.6 the late record is refused; up to 3.5 the aborted record is committed."),
+    outcome=(
+        "From 3.6 on brokers refuse the late record. Up to 3.5 the aborted record is committed."
+    ),
     min_isr_most=3,
 )
 def fenced_produce(context: ScheduleContext) -> None:
@@ -193,11 +196,11 @@ def fenced_produce(context: ScheduleContext) -> None:
     "too-large",
     HazardEnding(hazard=TOO_LARGE, ending=Prediction(lost=frozenset({"m2"}))),
     needs=StoryNeeds(transactions=True, java=True),
-    outcome="With Java clients before 3.2 the commit succeeds without the record.",
+    outcome="With Java clients before 3.2 the commit succeeds, but the record is missing.",
     min_isr_most=3,
 )
 def too_large(context: ScheduleContext) -> None:
-    """Commit a transaction with a record that is too large for its producer."""
+    """Commit a transaction although its producer refused a record as too large."""
     writer = context.transactional(_WRITER, _LARGEST)
     _commit(context, writer, "m0")
     writer.begin()
@@ -215,19 +218,23 @@ def _in_the_next(context: ScheduleContext, *, renewed: bool) -> None:
     with context.intercept(_HOLD_PRODUCE) as late:
         writer.begin()
         writer.send_on("m2", 0)
-        says = "the client has no response about m2, and closes that connection"
+        says = "the client got no response about m2, and closes that connection"
         _await_event(context, late, "client-gone", says, limit_s=_GIVES_UP_S)
         context.note(f"the application aborts m2: {writer.abort() or 'done'}")
-        _await_markers(context, writer, committed, "the marker of that abort is in the log")
+        _await_markers(context, writer, committed, "the log has the marker of that abort")
         if renewed:
             writer.renew()
-            context.note("a new producer has replaced the writer")
+            context.note("a new producer has replaced the old one")
         with context.intercept(_HOLD_PRODUCE) as following:
             writer.begin()
             writer.send_on("m3", 0)
-            _await_event(context, following, "caught", "m3 is in flight, in the next transaction")
+            _await_event(
+                context, following, "caught", "the client has sent m3, in the next transaction"
+            )
             late.release("schedule")
-            _await_event(context, late, "discarded", "the leader has answered the Produce of m2")
+            _await_event(
+                context, late, "discarded", "the leader has responded to the Produce request of m2"
+            )
         _try_to_end(context, writer, "m3")
 
 
@@ -238,14 +245,17 @@ def _after_an_abort(context: ScheduleContext, *, flushed: bool) -> None:
         writer.begin()
         writer.send_on("m2", 0)
         _await_event(
-            context, answer, "dropped", "the response about m2 and its connection are lost"
+            context,
+            answer,
+            "dropped",
+            "the response about m2 is lost, and its connection is closed",
         )
     if flushed:
         writer.flush()
-        context.note("the client has retried, and has a response about m2")
+        context.note("the client has retried, and got the response about m2")
     else:
         context.hold(_NOTICED_S)
-        context.note("the client will retry soon")
+        context.note("the client has not retried yet")
     context.note(f"the application aborts m2: {writer.abort() or 'done'}")
     _commit(context, writer, "m3")
 
@@ -256,14 +266,14 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
     with context.intercept(_HOLD_FIRST) as end_txn:
         _commit(context, writer, "m2")
         if not end_txn.caught:
-            raise ScheduleNotFollowedError("the EndTxn of m2 was not held")
+            raise ScheduleNotFollowedError("the relay did not hold the EndTxn of m2")
         context.note("the client got the response to a second EndTxn: m2 is committed")
         if renewed:
             writer.renew()
-            context.note("a new producer has replaced the writer")
+            context.note("a new producer has replaced the old one")
         writer.begin()
         offset = writer.send("m3", 0)
-        context.note(f"m3 is at offset {offset}, in a transaction that is open")
+        context.note(f"m3 is at offset {offset}, in an open transaction")
         end_txn.release("schedule")
         says = "the coordinator has responded to the first EndTxn of m2"
         _await_event(context, end_txn, "discarded", says)
@@ -280,7 +290,7 @@ def _commit(context: ScheduleContext, writer: NamedTransactions, *values: str) -
 
 
 def _end(context: ScheduleContext, writer: NamedTransactions, *values: str) -> None:
-    """Commit the open transaction, which holds these records.
+    """Commit the open transaction, which has these records.
 
     Raises:
         ScheduleNotFollowedError: the commit did not succeed.
@@ -288,20 +298,20 @@ def _end(context: ScheduleContext, writer: NamedTransactions, *values: str) -> N
     outcome = writer.commit()
     if outcome != OK:
         raise ScheduleNotFollowedError(
-            f"{', '.join(values)} were to be committed, but the outcome is {outcome}"
+            f"{', '.join(values)} must be committed, but the outcome is {outcome}"
         )
     context.note(f"the application has committed {', '.join(values)}")
 
 
 def _try_to_end(context: ScheduleContext, writer: NamedTransactions, value: str) -> None:
-    """Commit the open transaction, whose record the leader may have refused.
+    """Commit the open transaction; the leader may have refused its record.
 
     Raises:
-        ScheduleNotFollowedError: it is not known whether the record is committed.
+        ScheduleNotFollowedError: the client does not know whether the record is committed.
     """
     outcome = writer.commit()
     if outcome == INFO:
-        raise ScheduleNotFollowedError(f"it is not known whether {value} is committed")
+        raise ScheduleNotFollowedError(f"the client does not know whether {value} is committed")
     ending = "has committed" if outcome == OK else "could not commit, and has aborted,"
     context.note(f"the application {ending} {value}")
 
@@ -311,9 +321,9 @@ def _await_markers(
 ) -> None:
     """Wait until the markers of two transactions follow a committed record, and record a note.
 
-    The second transaction has the records that were acknowledged: librdkafka aborts at once, but
-    Java's producer first retries records without a response. A coordinator responds to an EndTxn
-    after its decision, and writes the markers later.
+    The number of records in the second transaction depends on the client: librdkafka aborts at
+    once, but Java's producer first retries records without a response. A coordinator responds to an
+    EndTxn when it has decided, and writes the markers later.
 
     Args:
         committed: offset of the last record of the first transaction.
@@ -338,6 +348,6 @@ def _await_event(
     *,
     limit_s: float = _ARRIVES_S,
 ) -> None:
-    """Wait until the wire reports an event about a message, and record a note."""
+    """Wait until the relay reports an event about a message, and record a note."""
     await_event(messages, event, limit_s=limit_s)
     context.note(says)

@@ -1,1 +1,1 @@
-"""Stories of replicas that are away, or lose their disks."""
+"""Stories of replicas that are down for long, or that lose their disks."""

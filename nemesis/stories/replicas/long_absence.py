@@ -1,21 +1,22 @@
-"""Stories of a replica that is away for longer than delete.retention.ms.
+"""Stories of a replica that is down for longer than delete.retention.ms.
 
-A cleaner removes a tombstone, and the marker of a transaction of which no record is left,
-``delete.retention.ms`` after it first cleaned them (KIP-534). It does not ask whether every replica
-has them (``Cleaner.cleanInto``, ``CleanedTransactionMetadata.onControlBatchRead``). A replica that
-comes back fetches from the end of its own log on, and never gets them.
+The log cleaner removes a tombstone ``delete.retention.ms`` after it first cleaned it. In the same
+way it removes the marker of a transaction that has no record left (KIP-534). It does not check that
+every replica has them (``Cleaner.cleanInto``, ``CleanedTransactionMetadata.onControlBatchRead``). A
+replica that starts again fetches from the end of its own log, and never gets them.
 
-- It has a value, and gets no *tombstone*: the deleted key is back.
-- It has an aborted record, and gets no *abort marker*: the producer's next marker commits it.
-- It has a committed record, and gets no *commit marker*: the producer's next marker may abort it.
-  All records of the transaction were replaced, or the marker would still be there, so readers
-  notice only if the key was deleted: an older value is back.
-- The producer writes nothing more: the transaction never ends. The cleaner keeps its last batch and
-  marker for ``producer.id.expiration.ms``, but an open transaction does not expire
-  (``ProducerStateManager.isProducerExpired``).
+- The replica has a value, and misses its *tombstone*: readers get the deleted key again.
+- The replica has an aborted record, and misses the *abort marker*: the producer's next marker
+  commits the record.
+- The replica has a committed record, and misses the *commit marker*: the producer's next marker may
+  abort the record. The cleaner removed the marker, so newer records had replaced the whole
+  transaction. Readers notice only if the key was then deleted: they get an older value.
+- The producer writes nothing more: on the replica the transaction never ends. The cleaner keeps the
+  producer's last batch and marker for ``producer.id.expiration.ms``, but an open transaction does
+  not expire (``ProducerStateManager.isProducerExpired``).
 
-``long-absence`` plays all four at once, ``retained-markers`` the same with the default of
-``delete.retention.ms``.
+``long-absence`` has all four cases at once. ``retained-markers`` is the same story with the default
+of ``delete.retention.ms``.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -31,7 +32,7 @@ from highwater.nemesis.stories.helpers import await_isr, await_replicas, move_le
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LONG_ABSENCE: Final = "delete-retention"
-"""The id of the hazard in the catalogue."""
+"""The id of the hazard in the catalogue of hazards."""
 
 _RETENTION_S: Final = 4.0
 _SEGMENT_S: Final = 0.5
@@ -57,8 +58,9 @@ def _remembers(release: Release) -> str:
 _NEEDS: Final = StoryNeeds(transactions=True, keys=10, expiry=True)
 
 Part = Callable[[ScheduleContext], Iterator[set[int]]]
-"""One of the four outcomes. It yields when replica C may leave, then the offsets of the tombstones
-and markers that the others must remove, and goes on when replica C is back."""
+"""A generator for one of the four cases. It yields when replica C may stop, then yields the offsets
+of the tombstones and markers that the other replicas must remove. It continues when C runs again.
+"""
 
 
 def _deleted_key(context: ScheduleContext) -> Iterator[set[int]]:
@@ -113,7 +115,7 @@ def _end(context: ScheduleContext, end: Callable[[], str]) -> int:
     leader = context.replicas[0]
     marker = context.replica(leader).leo
     if (outcome := end()) not in {"", OK}:
-        raise ScheduleNotFollowedError(f"the transaction did not end: {outcome}")
+        raise ScheduleNotFollowedError(f"the transaction did not end; its outcome is {outcome}")
     await_replicas(
         context,
         lambda seen: seen[leader].leo > marker,
@@ -142,15 +144,15 @@ def _end(context: ScheduleContext, end: Callable[[], str]) -> int:
     ),
     needs=_NEEDS,
     outcome=(
-        "On every release readers get the deleted and the aborted record, and nothing after the"
-        " open transaction."
+        "On every release readers get the deleted and the aborted record, and nothing after the "
+        "open transaction."
     ),
     topic_config=_SHORT,
     min_isr_most=2,
     why_not=_remembers,
 )
 def long_absence(context: ScheduleContext) -> None:
-    """Elect a replica that was away when the others removed tombstones and markers."""
+    """Elect a replica that was down when the others removed tombstones and markers."""
     _be_away(context)
 
 
@@ -158,13 +160,13 @@ def long_absence(context: ScheduleContext) -> None:
     "retained-markers",
     HazardEnding(hazard=LONG_ABSENCE, ending=Prediction()),
     needs=_NEEDS,
-    outcome="Nothing is lost.",
+    outcome="No record is lost.",
     topic_config=_DAY,
     min_isr_most=2,
     why_not=_remembers,
 )
 def retained_markers(context: ScheduleContext) -> None:
-    """Play long-absence with the default of delete.retention.ms."""
+    """Repeat long-absence, but with the default of delete.retention.ms."""
     _be_away(context)
 
 
@@ -182,7 +184,7 @@ def _be_away(context: ScheduleContext) -> None:
     )
     context.nemesis.inject("stop", c)
     await_isr(context, a, b)
-    context.note(f"broker {c} is away, and has everything up to offset {end}", c)
+    context.note(f"broker {c} is down, and has everything up to offset {end}", c)
     _clean(context, set[int]().union(*(next(part) for part in parts)))
     context.nemesis.heal(c)
     await_isr(context, a, b, c)
@@ -193,19 +195,21 @@ def _be_away(context: ScheduleContext) -> None:
 
 
 def _clean(context: ScheduleContext, forgotten: set[int]) -> None:
-    """Send records until the cleaners have removed these offsets, or would have.
+    """Send records until cleaners have removed these offsets, or have had the time to do so.
 
-    A cleaner spares the active segment, and looks at a log only if there is something new.
+    A cleaner skips the active segment, and cleans a log only if the log has new records.
     """
     a, b, _ = context.replicas
     begun, number = context.clock(), 0
     while left := forgotten & (disk := _offsets(context, a) | _offsets(context, b)):
         after_s = context.clock() - begun
-        cleaned = 0 not in disk  # the value of the key that was deleted
+        cleaned = 0 not in disk  # the value of the deleted key
         if _stays(context) and left == forgotten and cleaned and after_s > 3 * _RETENTION_S:
             break
         if after_s > _CLEANED_S:
-            raise ScheduleNotFollowedError(f"of offsets {sorted(forgotten)}, {left} are there")
+            raise ScheduleNotFollowedError(
+                f"brokers still have {left} of the offsets {sorted(forgotten)}"
+            )
         context.hold(_SEGMENT_S)
         context.send(f"k9=p9-{number}", leader=a)
         number += 1
@@ -233,4 +237,4 @@ def _offsets(context: ScheduleContext, broker: int) -> set[int]:
         except FileNotFoundError as error:
             raise NotYetError(str(error)) from error
 
-    return context.until(look, what=f"the log of broker {broker} to be readable")
+    return context.until(look, what=f"the log files of broker {broker} to be readable")

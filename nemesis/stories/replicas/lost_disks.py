@@ -1,12 +1,14 @@
-"""Stories of two disks that are lost, of three.
+"""Stories where two of three replicas lose their disks.
 
-``two-disks``: the replica that keeps its disk is not in the ISR. The last member of the ISR comes
-back with an empty disk, and the controller elects it. The others truncate to it, so that the disk
-that was not lost loses its records, too. With eligible leader replicas the broker is known to have
-lost its state. The last leader is elected all the same, when the eligible replica has come back
-without its disk (``PartitionChangeBuilder.canElectLastKnownLeader``).
+``two-disks``: the replica that keeps its disk is not in the ISR. The last member of the ISR
+restarts with an empty disk, and the controller elects it. The other replicas truncate their logs to
+match, so the kept disk loses its records, too. With eligible leader replicas (KIP-966) the
+controller knows that this broker has lost its state. But it elects the last leader all the same,
+after the eligible replica has restarted without its disk
+(``PartitionChangeBuilder.canElectLastKnownLeader``).
 
-``disk-by-disk`` is the guard: the second disk is lost when the first one is in sync again.
+``disk-by-disk`` is the guard, which loses nothing: the second disk is lost when the first replica
+is in sync again.
 """
 
 from collections.abc import Sequence
@@ -25,18 +27,19 @@ from highwater.nemesis.stories.power_failure import ends_itself
 from highwater.nemesis.stories.story import HazardEnding, Prediction, story
 
 TWO_DISKS: Final = "two-disks"
-"""The id of the hazard in the catalogue."""
+"""The id of the hazard in the catalogue of hazards."""
 
 
 @story(
     "two-disks",
     HazardEnding(hazard=TWO_DISKS, ending=Prediction(lost=frozenset((*SETTLED, VICTIM)))),
-    outcome="On every release every record is lost, although the disk of C has three of four.",
+    outcome="On every release every record is lost, although the disk of C has three of the four "
+    "records.",
     min_isr_most=2,
     why_not=ends_itself,
 )
 def two_disks(context: ScheduleContext) -> None:
-    """Lose the disks of two replicas while the third is away: its records are lost, too."""
+    """Lose the disks of two replicas while the third is down: all replicas lose the records."""
     a, b, c = _write_without_third(context)
     context.nemesis.inject("wipe", b)
     await_alone(context, a)
@@ -49,12 +52,12 @@ def two_disks(context: ScheduleContext) -> None:
 @story(
     "disk-by-disk",
     HazardEnding(hazard=TWO_DISKS, ending=Prediction()),
-    outcome="Nothing is lost.",
+    outcome="No record is lost.",
     min_isr_most=2,
     why_not=ends_itself,
 )
 def disk_by_disk(context: ScheduleContext) -> None:
-    """Play two-disks, but lose the second disk when the first replica is in sync again."""
+    """Repeat two-disks, but lose the second disk when the first replica is in sync again."""
     a, b, c = _write_without_third(context)
     for broker in (b, a):
         context.nemesis.inject("wipe", broker)

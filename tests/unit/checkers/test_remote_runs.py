@@ -319,4 +319,4 @@ def test_anomalies_too_many_to_be_brought_here_are_written_to_the_uri(
     found_there, found_here = (pq.read_table(run.anomalies) for run in (again, twins.here))
     assert found_there.to_pylist() == found_here.to_pylist()
     assert found.model is not None
-    assert "too large to be copied here" in found.model.to_json().decode()
+    assert "too large to be copied to this machine" in found.model.to_json().decode()

@@ -147,7 +147,7 @@ WRONG: Final[tuple[tuple[tuple[str, ...], int, str], ...]] = (
     ((*NEWEST, "--story", "los"), 2, "loss"),
     ((*NEWEST, "--nemesis", "kil"), 2, "kill"),
     ((*NEWEST, "--message", "hold EndTxm"), 2, "EndTxn"),
-    (("run", "--kafka", "0.10.2.2", "--message", "hold EndTxn"), 2, "it came with 0.11"),
+    (("run", "--kafka", "0.10.2.2", "--message", "hold EndTxn"), 2, "it came with Kafka 0.11"),
     (("run",), 2, "--kafka"),
     (("ran",), 2, "ran"),
 )

@@ -73,7 +73,7 @@ def test_the_doctor_names_what_is_missing_and_its_line() -> None:
 @pytest.mark.parametrize("command", ["demo", "run --story loss", "inspect .", "check a", "serve"])
 def test_a_command_without_its_extra_prints_the_line_that_installs_it(command: str) -> None:
     done = without_extras(*command.split())
-    line = r"highwater: this needs \w+, not installed yet: pip install 'highwater-kafka\[run\]'\n"
+    line = r"highwater: \w+ is needed, but not installed: pip install 'highwater-kafka\[run\]'\n"
     assert re.fullmatch(line, done.stderr), done.stderr
     assert (done.returncode, done.stdout) == (2, "")
 

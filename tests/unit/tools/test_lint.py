@@ -11,11 +11,11 @@ from tools import lint
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("def told(): ...", "name 'told' says nothing"),
-        ("def f(each): ...", "name 'each' says nothing"),
-        ("for one in (): ...", "name 'one' says nothing"),
-        ("class A:\n    _held = 1", "name '_held' says nothing"),
-        ("self.found = 1", "name 'found' says nothing"),
+        ("def told(): ...", "name 'told' is not telling"),
+        ("def f(each): ...", "name 'each' is not telling"),
+        ("for one in (): ...", "name 'one' is not telling"),
+        ("class A:\n    _held = 1", "name '_held' is not telling"),
+        ("self.found = 1", "name 'found' is not telling"),
         ('def f():\n    """Whether it is so."""', "docstring begins with 'Whether'"),
         ('"""What there is."""', "docstring begins with 'What'"),
     ],

@@ -78,4 +78,4 @@ def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:
 def test_advise_says_that_a_famous_id_is_of_many_clusters(*, famous: bool) -> None:
     of = min(FAMOUS_CLUSTER_IDS) if famous else "7mHq0VbWTzOeR3kXy1uJNg"
     lines = summary(replace(by_hand(), cluster_id=of))
-    assert [f"The cluster id {of} is in" in line for line in lines].count(True) == famous
+    assert [f"The cluster id {of} is used in" in line for line in lines].count(True) == famous

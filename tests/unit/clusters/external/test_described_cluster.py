@@ -250,8 +250,8 @@ def test_only_what_is_new_since_the_baseline_counts(tmp_path: Path) -> None:
 def test_the_question_that_settles_most_is_named(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text(PROPERTIES, encoding="utf-8")
     text = RUN.invoke(app, ["advise", str(tmp_path / "server.properties")]).stdout
-    assert "--kafka RELEASE would decide most of them." in text
-    assert ": --all says why" in text
+    assert "--kafka RELEASE would decide most of these hazards." in text
+    assert ": --all shows the reasons" in text
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_options_of_topics_are_for_files_too_and_those_of_connections_are_not(
     run = CliRunner()
     advised = run.invoke(app, ["advise", str(path), "--topic", "Other.*", "--acks", "1"])
     assert "orders" not in advised.stdout
-    assert "Other.Topic can lose by " in advised.stdout
+    assert "Other.Topic can lose records by " in advised.stdout
     refused = run.invoke(app, ["advise", str(path), "--command-config", str(path)])
     assert isinstance(refused.exception, UsageError)
     assert "--command-config is only for a running cluster" in refused.exception.message

@@ -277,17 +277,17 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"nemesis": ("kill@1",)}, "no broker 1"),
         ({"nemesis": ("stop",)}, "no command to stop"),
         ({"nemesis": ("wipe",)}, "files of its brokers are not accessible"),
-        ({"nemesis": ("isolate",)}, "no wire"),
+        ({"nemesis": ("isolate",)}, "no relay"),
         ({"nemesis": ("controller-kill",)}, "controllers are not accessible"),
         ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
         ({"external": None}, "needs an inventory"),
-        ({"nemesis": (), "story": "loss"}, "a story needs settings"),
-        ({"broker_config": {"a": "b"}}, "belong to the cluster's owner"),
-        ({"wire": True}, "wire"),
-        ({"to": ("4.3.1",)}, "only its owner upgrades it"),
-        ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),
+        ({"nemesis": (), "story": "loss"}, "a story needs its own broker settings"),
+        ({"broker_config": {"a": "b"}}, "owner decides the broker settings"),
+        ({"wire": True}, "the relay works only"),
+        ({"to": ("4.3.1",)}, "only the cluster's owner upgrades it"),
+        ({"workload": Workload(subscribe=1)}, "Kafka's internal topics"),
         ({"brokers": 2}, "has 3 brokers"),
-        ({"controllers": 3}, "controllers and ZooKeepers belong to the cluster's owner"),
+        ({"controllers": 3}, "the cluster's owner runs its controllers and ZooKeepers"),
     ],
 )
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
@@ -322,8 +322,8 @@ def test_a_release_is_named_once(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     assert release_of(None, "local", path) == release_of("4.3.1", "external", path) == "4.3.1"
     for words, message in (
-        (("3.9.2", "local", path), "says Kafka 4.3.1"),
-        ((None, "local", None), "No release"),
+        (("3.9.2", "local", path), "names Kafka 4.3.1"),
+        ((None, "local", None), "no Kafka release"),
         (("4.3.1", "external", None), "needs an inventory"),
     ):
         with pytest.raises(UsageError, match=message):

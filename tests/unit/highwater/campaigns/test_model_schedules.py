@@ -143,8 +143,8 @@ def test_the_command_tells_each_run_and_draws_the_page(
     words = ["model", "replay", str(file), "--report", str(page)]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == OK, done.output
-    assert "Kafka 0.10.2.2: reproduced in 1 of 1 runs" in done.stdout
-    assert "Kafka 4.3.1: reproduced in 0 of 1 runs, kept as predicted in 1" in done.stdout
+    assert "Kafka 0.10.2.2: 1 of 1 runs lost or forked records as predicted" in done.stdout
+    assert "Kafka 4.3.1: 0 of 1 runs lost or forked records as predicted, 1 kept all" in done.stdout
     assert "On real brokers" in page.read_text("utf-8")
     done = CliRunner().invoke(app, [*words, "--kafka", "0.10.2.2,4.3.1", "--json"])
     assert asked == [("0.10.2.2",), ("0.10.2.2", "4.3.1")]
@@ -152,4 +152,4 @@ def test_the_command_tells_each_run_and_draws_the_page(
     assert [one["counterexample"] for one in shown["replays"]] == ["lost.json"] * 2
     assert [one["model"]["status"] for one in shown["runs"]] == ["as-predicted"] * 2
     refused = CliRunner().invoke(app, [*words[:-1], "page.pdf"])
-    assert "page.pdf is no page" in str(refused.exception)
+    assert "page.pdf is not a name for a page" in str(refused.exception)

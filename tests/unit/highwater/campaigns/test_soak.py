@@ -100,7 +100,9 @@ def test_a_soak_with_three_controllers_is_repeated_and_continued_as_one(tmp_path
     folder = SoakFolder(tmp_path / "soak")
     folder.begin(soak)
     folder.begin(soak)
-    with pytest.raises(UsageError, match=r"is another soak: seed 3, .*, 3 controllers"):
+    with pytest.raises(
+        UsageError, match=r"belongs to a soak with other settings: seed 3, .*, 3 controllers"
+    ):
         folder.begin(Soak(seed=3, kafkas=ALL))
 
 
@@ -111,7 +113,7 @@ def test_a_soak_of_before_has_one_controller(tmp_path: Path) -> None:
         '{"seed":1,"kafkas":["4.3.1"],"driver":"local","each_s":null}', encoding="utf-8"
     )
     folder.begin(Soak(seed=1, kafkas=("4.3.1",)))
-    with pytest.raises(UsageError, match="is another soak"):
+    with pytest.raises(UsageError, match="belongs to a soak with other settings"):
         folder.begin(Soak(seed=1, kafkas=("4.3.1",), controllers=3))
 
 
@@ -171,10 +173,10 @@ def test_a_soak_goes_on_where_it_was_and_is_no_other(tmp_path: Path) -> None:
     folder.write(row(2))
     folder.begin(soak)
     assert [one.number for one in folder.rows()] == [2, 4]
-    with pytest.raises(UsageError, match="is another soak: seed 1"):
+    with pytest.raises(UsageError, match="belongs to a soak with other settings: seed 1"):
         folder.begin(Soak(seed=2, kafkas=("4.3.1",)))
     (folder.path / "rows" / "000002.json").write_bytes(b"{")
-    with pytest.raises(StoreError, match=r"000002\.json is broken"):
+    with pytest.raises(StoreError, match=r"000002\.json cannot be read"):
         folder.rows()
 
 
@@ -202,7 +204,7 @@ def test_the_summary_tells_the_worst_and_how_to_repeat_it() -> None:
     assert "Two leaders." in text
     assert "| kill | 6 | 3 | 2 |" in text
     assert "| lost-write | 3 | 1 |" in text
-    assert text.index("## 1 had events that no rule") < text.index("## 1 broke a promise")
+    assert text.index("## 1 had findings that no rule") < text.index("## 1 broke a promise")
 
 
 @pytest.mark.parametrize(
@@ -238,7 +240,7 @@ def test_records_that_could_not_be_counted_are_not_summed() -> None:
     page = markdown(Soak(seed=1, kafkas=("4.3.1",)), rows)
     assert "on 1 release:" in page
     assert "10 acknowledged records, 1 of them lost" in page
-    assert "The records of 1 run could not be counted." in page
+    assert "The lost records of 1 run could not be counted." in page
     assert "| 4.3.1 | 2 | 4 | 10 | 1 |" in page
 
 

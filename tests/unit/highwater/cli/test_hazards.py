@@ -45,7 +45,8 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
     assert text.exit_code == as_json.exit_code == 1
     assert "Cluster c on KRaft: 1 broker (4.4.x), 1 rack, 3 topics, 6 partitions." in text.stdout
     assert (
-        "Not seen: settings of topic t1: the user is not authorized to describe it." in text.stdout
+        "Not read from the cluster: settings of topic t1: the user is not authorized to describe it."
+        in text.stdout
     )
     assert "CAN LOSE last-replica" in text.stdout
     assert "  topics: t0, t2\n" in text.stdout
@@ -53,7 +54,7 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
     assert f"of {len(HAZARDS)} hazards apply" in page.read_text("utf-8")
     assert f"of {len(HAZARDS)} hazards apply to this cluster.\n" in text.stdout
     assert text.stdout.count(": the cluster is on KRaft\n") == 1
-    assert "t0, t2 can lose by elected-again, last-replica" in text.stdout
+    assert "t0, t2 can lose records by elected-again, last-replica" in text.stdout
     document = json.loads(as_json.stdout)
     assert document["status"] == "can lose"
     assert document["requests"]["MetadataRequest"] == 1
@@ -132,7 +133,7 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     )
     text = RUN.invoke(app, words).stdout
     assert all(hazard in text for every in ids.values() for hazard in every)
-    assert f"See it on both: {document['command']}" in " ".join(text.split())
+    assert f"To see it on both releases: {document['command']}" in " ".join(text.split())
 
 
 def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:
@@ -179,10 +180,12 @@ def test_what_a_release_does_not_have_is_no_hazard_of_it() -> None:
 def test_a_release_of_both_coordinations_says_which_is_meant() -> None:
     """Who upgrades from ZooKeeper would read of a cluster on KRaft."""
     text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2", "--to", "4.4.0"]).stdout
-    assert "3.9.2 is on KRaft here; on ZooKeeper it is 3.9.2-zk." in " ".join(text.split())
+    assert "3.9.2 here uses KRaft; the same release on ZooKeeper is 3.9.2-zk." in " ".join(
+        text.split()
+    )
     text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2-zk", "--to", "4.4.0"]).stdout
-    assert "on KRaft it is 3.9.2." in " ".join(text.split())
-    assert "that takes a migration" in " ".join(text.split())
+    assert "the same release on KRaft is 3.9.2." in " ".join(text.split())
+    assert "which requires a migration" in " ".join(text.split())
 
 
 def test_the_hazards_of_one_release_are_listed() -> None:

@@ -155,10 +155,10 @@ def test_what_nobody_read_is_untested_and_a_person_is_told_so(history: Path) -> 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "Nothing to check was named"),
-        (("--all",), "Nothing to check was named"),
-        (("some-run", "--all"), "go with --jepsen"),
-        (("some-run", "--jepsen", "history.edn"), "judged alone"),
+        ((), "no run and no history was named"),
+        (("--all",), "no run and no history was named"),
+        (("some-run", "--all"), "are only for --jepsen"),
+        (("some-run", "--jepsen", "history.edn"), "cannot be judged together"),
         (("--jepsen", "nowhere.edn"), "nowhere.edn cannot be read: No such file"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_page_has_the_steps_the_runs_and_the_rules_that_mend() -> None:
     ]
     page = text(check_finding(MISSED), tallies, tried)
     assert "# acked-kept on Kafka 3.9.2-zk" in page
-    assert "in 17 steps, the fewest" in page
+    assert "found 17 steps, the fewest possible," in page
     assert "1 controller failover" in page
     assert "the controller dies, and the next one sends the present state" in page
     assert "| 3.9.2-zk | 9 of 10 | 0 of 10 |" in page
@@ -67,5 +67,5 @@ def test_what_was_not_replayed_is_said_so(tmp_path: Path) -> None:
 
 def test_a_counterexample_of_transactions_has_no_such_page() -> None:
     other = Source.load(FILES / "transactions-late-copy-4.4.0.json")
-    with pytest.raises(UsageError, match="no counterexample of replicas"):
+    with pytest.raises(UsageError, match="no counterexample of the replication model"):
         check_finding(other)

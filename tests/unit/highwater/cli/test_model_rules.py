@@ -60,7 +60,7 @@ def test_of_several_releases_what_tells_them_apart_is_printed(printed: io.String
     for switch in SWITCHES:
         assert (switch in printed.getvalue()) == (switch in apart)
     rest = len(SWITCHES) - len(apart)
-    assert f"They have {rest} other rules in common: --all lists these, too." in printed.getvalue()
+    assert f"have {rest} other rules in common: --all also lists these." in printed.getvalue()
     run("--kafka", "2.0.0,2.0.1", "--all")
     assert all(switch in printed.getvalue() for switch in SWITCHES)
 
@@ -68,7 +68,7 @@ def test_of_several_releases_what_tells_them_apart_is_printed(printed: io.String
 def test_of_releases_that_are_alike_nothing_is_listed(printed: io.StringIO) -> None:
     alikes = next(group for group in alike() if len(group) > 1)
     run("--kafka", ",".join(alikes))
-    says = f"They have all {len(SWITCHES)} rules in common: --all lists these, too.\n"
+    says = f"The releases have all {len(SWITCHES)} rules in common: --all also lists these.\n"
     assert printed.getvalue() == says
 
 

@@ -74,7 +74,7 @@ def test_a_plan_is_read_from_a_file_and_options_change_it(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("kafka = ", "plan.toml holds no plan"),
+        ("kafka = ", "plan.toml is no plan"),
         ("schema = 1", "missing required field `kafka`"),
         (FILE.replace("rate", "rates"), "unknown field `rates`"),
     ],
@@ -92,7 +92,7 @@ def test_the_plan_of_an_external_cluster_is_refused() -> None:
     plan = msgspec.structs.replace(PLAN, driver="external", external=there)
     Path("plan.json").write_bytes(plan.to_json())
     with pytest.raises(
-        UsageError, match="cluster abc is external, and was confirmed for one run only"
+        UsageError, match="cluster abc is external, and you confirmed it for one run only"
     ):
         raise failure("--plan", "plan.json")
 

@@ -306,8 +306,11 @@ def test_a_broker_that_ends_itself_is_told_of_once(tmp_path: Path) -> None:
     exiting = "Exiting because log truncation is not allowed for partition events-1-0"
     assert endings(lines) == [
         (
-            f"broker 1 said that it ends: [ReplicaFetcherThread-0-4], {exiting}"
+            f"broker 1 logged that it exits: [ReplicaFetcherThread-0-4], {exiting}"
             " (kafka.server.ReplicaFetcherThread)"
         ),
-        "broker 3 said that it ends: Encountered fatal fault: no disk (o.a.k.ProcessTerminating)",
+        (
+            "broker 3 logged that it exits: "
+            "Encountered fatal fault: no disk (o.a.k.ProcessTerminating)"
+        ),
     ]

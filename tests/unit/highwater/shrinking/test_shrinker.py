@@ -109,7 +109,7 @@ def test_who_would_shrink_a_story_is_told_what_to_name(tmp_path: Path) -> None:
     told = Plan(kafka="0.10.2.2", story="loss", workload=Workload(producers=0))
     story = store.create(told, now=datetime.now(UTC), name="story")
     story.write("analysis/verdict.json", verdict(breaks=("lost-write",), lost_write=1).to_json())
-    with pytest.raises(UsageError, match="a story is a script") as refused:
+    with pytest.raises(UsageError, match="a story is one script") as refused:
         shrink_run(story)
     assert "run --nemesis kill,pause makes" in refused.value.hint
     store.create(schedule("kill"), now=datetime.now(UTC), name="random")
@@ -330,7 +330,7 @@ def test_a_machine_that_cannot_run_anything_is_no_answer(trials: Callable[..., T
 
 
 def test_a_story_cannot_be_shrunk(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="a story is a script"):
+    with pytest.raises(UsageError, match="a story is one script"):
         shrink(Plan(kafka="4.3.1", story="loss"), LOST, tmp_path)
 
 
@@ -338,12 +338,12 @@ def test_a_cluster_of_somebody_else_is_not_broken_again(tmp_path: Path) -> None:
     theirs = External(inventory="staging.toml", cluster_id="wkHM", brokers=(1, 2, 3), commands=())
     plan = msgspec.structs.replace(schedule("kill"), driver="external", external=theirs)
     with pytest.raises(
-        UsageError, match="cluster wkHM is external, and was confirmed for one run only"
+        UsageError, match="cluster wkHM is external, and you confirmed it for one run only"
     ):
         shrink(plan, LOST, tmp_path)
     (tmp_path / "plan.json").write_bytes(plan.to_json())
     with pytest.raises(
-        UsageError, match="cluster wkHM is external, and was confirmed for one run only"
+        UsageError, match="cluster wkHM is external, and you confirmed it for one run only"
     ):
         plan_again(str(tmp_path / "plan.json"), Store(tmp_path), by="broker")
 

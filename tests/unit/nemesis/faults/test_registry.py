@@ -85,7 +85,7 @@ def test_inject_and_heal_are_written_down_and_happen_once(healed: list[int]) -> 
 def test_a_struck_broker_is_not_struck_again(healed: list[int]) -> None:
     nemesis = Nemesis(CLUSTER, NotedFaults())
     nemesis.inject("itch", 1)
-    with pytest.raises(HarnessError, match="has a fault already"):
+    with pytest.raises(HarnessError, match="already has an open fault"):
         nemesis.inject("itch", 1)
     nemesis.heal_all()
     assert healed == [1]
@@ -175,7 +175,7 @@ def test_what_overlaps_on_one_target_is_refused(
     if together:
         nemesis.inject(*second)
     else:
-        with pytest.raises(HarnessError, match=f"has a fault already: {first[0]}"):
+        with pytest.raises(HarnessError, match=f"already has an open fault: {first[0]}"):
             nemesis.inject(*second)
     nemesis.heal_all()
     assert nemesis.can(*second)

@@ -323,7 +323,7 @@ def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
 def test_a_broker_learns_what_the_controller_decided(stage: Stage) -> None:
     played(stage, step("learn", A), step("learn", B))
     with pytest.raises(
-        ScheduleNotFollowedError, match="broker 3 is frozen or dead, and cannot learn the decision"
+        ScheduleNotFollowedError, match="broker 3 is paused or dead, and cannot learn the decision"
     ):
         played(stage, step("learn", B, held={B}))
 
@@ -369,7 +369,7 @@ def test_of_who_is_silent_no_offset_is_awaited(stage: Stage) -> None:
 def test_a_hold_that_cost_a_session_is_a_missed_step(stage: Stage) -> None:
     stage.live.discard(3)
     with pytest.raises(
-        ScheduleNotFollowedError, match="broker 3 was frozen for so long that its session ended"
+        ScheduleNotFollowedError, match="broker 3 was paused for so long that its session ended"
     ):
         played(stage, step("read", held={B}))
 

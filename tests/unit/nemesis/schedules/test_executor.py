@@ -12,10 +12,10 @@ from highwater.nemesis.schedules.executor import why_not_now
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ("move-leader", WaitTimeoutError("waited 10 s for an answer on the leader of")),
+        ("move-leader", WaitTimeoutError("waited 10 s for a response that names the leader of")),
         ("reassign", UnreachableError("ZooKeeper does not answer")),
         ("session-expiry", UnreachableError("ZooKeeper does not answer")),
-        ("downgrade", NothingDoneError("no downgrade is possible from 4.3.1")),
+        ("downgrade", NothingDoneError("Kafka forbids a downgrade from 4.3.1")),
         ("unclean-election", NothingDoneError("events-0 has nobody who could lead it")),
     ],
 )
@@ -26,7 +26,7 @@ def test_a_request_that_nobody_answers_or_that_does_nothing_is_left_out(
 
 
 def test_what_overlaps_is_left_out() -> None:
-    assert why_not_now("kill", FaultConflictError("broker 1 has a fault already")).startswith(
+    assert why_not_now("kill", FaultConflictError("broker 1 already has an open fault")).startswith(
         "it would"
     )
 
@@ -38,6 +38,6 @@ def test_a_broker_that_does_not_come_back_ends_the_run() -> None:
 
 def test_what_strikes_a_broker_that_ended_by_itself_is_left_out() -> None:
     error = HarnessError("broker 2 is down and cannot be paused")
-    assert "had ended by itself" in why_not_now("zombie", error, ended=True)
+    assert "had exited by itself" in why_not_now("zombie", error, ended=True)
     with pytest.raises(HarnessError, match="cannot be paused"):
         why_not_now("zombie", error)

@@ -74,11 +74,17 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultSte
     ("wrong", "says"),
     [
         (plan(msgspec.structs.replace(KILL, target="7")), "step 1: there is no broker 7"),
-        (plan(msgspec.structs.replace(KILL, target="boss")), "no fault can be aimed at 'boss'"),
+        (plan(msgspec.structs.replace(KILL, target="boss")), "'boss' is not a target of a fault"),
         (plan(msgspec.structs.replace(KILL, fault="kil")), "no fault is called 'kil'"),
-        (plan(KILL, msgspec.structs.replace(KILL, partition=3)), "step 2: 3 as its partition"),
-        (plan(msgspec.structs.replace(KILL, at_s=-1.0)), "-1 seconds until it: out of range"),
-        (plan(msgspec.structs.replace(KILL, lasts_s=float("nan"))), "nan seconds of it"),
+        (
+            plan(KILL, msgspec.structs.replace(KILL, partition=3)),
+            "step 2: 3 as the partition of the fault",
+        ),
+        (
+            plan(msgspec.structs.replace(KILL, at_s=-1.0)),
+            "-1 seconds before the fault: out of range",
+        ),
+        (plan(msgspec.structs.replace(KILL, lasts_s=float("nan"))), "nan seconds of the fault"),
         (
             plan(KILL, msgspec.structs.replace(PAUSE, target="1")),
             "pause and kill would both hit broker 1 at 1 s",
@@ -97,7 +103,7 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultSte
         ),
         (plan(KILL, nemesis=("kill",)), "cannot be combined with a story or a nemesis"),
         (plan(budget={"kil": 3}), "no fault is called 'kil'"),
-        (plan(budget={"brokers": 0}), "a budget of brokers=0: out of range"),
+        (plan(budget={"brokers": 0}), "the budget brokers=0 is out of range"),
         (plan(overlap=0), "0 sequences of faults at the same time: out of range"),
     ],
 )
@@ -265,7 +271,7 @@ def test_controllers_that_were_hit_are_recorded_and_one_is_hit_again_by_its_id(
         ("itch", "2"): None,
     }
     assert [(step.target, step.why) for step in whole.left_out] == [
-        ("109", "there is no 109 for it")
+        ("109", "no node matches the target 109 now")
     ]
     assert ExecutedSteps.from_json(msgspec.json.encode(whole)) == whole
     assert brokers.broken == []
@@ -281,9 +287,11 @@ def test_a_reason_to_leave_steps_out_is_noted_once_and_recorded_each_time(
     with context(brokers, tmp_path, plan(*asked, controllers=3)) as (on, run):
         step_executor.play(on, asked)
     run.seal()
-    assert [step.why for step in executed_steps(run).left_out] == ["there is no 109 for it"] * 3
+    assert [step.why for step in executed_steps(run).left_out] == [
+        "no node matches the target 109 now"
+    ] * 3
     notes = cast("NotedFaults", on.fault_log).notes
-    assert [says for *_, says in notes] == ["hush is left out: there is no 109 for it"]
+    assert [says for *_, says in notes] == ["hush is skipped: no node matches the target 109 now"]
 
 
 @pytest.mark.slow
@@ -333,8 +341,8 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
     found = executed_steps(run)
     assert len(found.taken) == 3
     assert sorted(one.why for one in found.left_out) == [
-        "it was injected 3 times, the limit of the budget",
-        "the budget allows faults on 2 brokers at a time",
+        "the budget allows faults on 2 brokers at the same time",
+        "the fault was injected 3 times, which is the budget's limit",
     ]
 
 
@@ -360,7 +368,7 @@ def test_a_step_that_was_left_out_is_not_counted_by_the_budget(
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == [
         "no answer",
-        "it was injected 1 times, the limit of the budget",
+        "the fault was injected 1 times, which is the budget's limit",
     ]
 
 
@@ -400,7 +408,7 @@ def test_a_step_in_turn_without_a_target_is_left_out(brokers: Brokers, tmp_path:
         step_executor.play_in_turn(on, group, duration_s=0.2)
     found = executed_steps(run)
     assert len(found.taken) == 1
-    assert [one.why for one in found.left_out] == ["there is no 1 for it"]
+    assert [one.why for one in found.left_out] == ["no node matches the target 1 now"]
 
 
 UNKNOWN = 10**9
@@ -491,7 +499,7 @@ def test_what_is_no_run_or_never_began_is_refused(brokers: Brokers, tmp_path: Pa
     with pytest.raises(StoreError, match="nobody is not a run directory"):
         plan_again("nobody", store, by="broker")
     (tmp_path / "torn.json").write_text('{"schema": 1, "kafka"')
-    with pytest.raises(UsageError, match=r"torn.json holds no plan"):
+    with pytest.raises(UsageError, match=r"torn.json is no plan"):
         plan_again(str(tmp_path / "torn.json"), store, by="broker")
     (tmp_path / "odd.json").write_text('{"schema": 1, "kafka": "4.3.1", "stepz": []}')
     with pytest.raises(UsageError, match="stepz"):

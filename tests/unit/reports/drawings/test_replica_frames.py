@@ -145,7 +145,7 @@ def test_a_frame_is_drawn_and_told_in_words(tmp_path: Path) -> None:
     drawn = frame(shown[3], anomaly, "x")
     assert "LEO 4 → 3" in drawn
     assert "HW = LEO 3" in drawn
-    assert "Broker 3 (follower) cut m3 away; LEO 3, HW 3." in describe(shown[3], anomaly)
+    assert "Broker 3 (follower) has truncated m3; LEO 3, HW 3." in describe(shown[3], anomaly)
 
 
 def test_an_anomaly_without_an_offset_or_observations_has_no_frames(tmp_path: Path) -> None:

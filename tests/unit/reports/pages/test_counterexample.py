@@ -38,10 +38,10 @@ def test_a_page_tells_what_breaks_and_every_step(tmp_path: Path) -> None:
 def test_what_is_lost_and_what_differs_is_marked() -> None:
     assert harm(lost()) == Harm(records=frozenset({"m1"}))
     assert conclusion(lost()) == (
-        "In the end m1 was acknowledged, and C, which must lead, lacks it."
+        "In the end m1 was acknowledged, but C, which must lead, lacks it."
     )
     assert harm(forked()) == Harm(records=frozenset({"m1"}), instead=frozenset({"m2"}))
-    assert conclusion(forked()) == "In the end one replica holds m1 where another holds m2."
+    assert conclusion(forked()) == "In the end one replica has m1 where another has m2."
     drawn = whole(forked(), "")
     assert drawn.count('class="cell other divergence"') == 1
     assert 'class="cell gone"' in drawn

@@ -115,7 +115,7 @@ def test_a_cut_short_run_says_so_and_shows_the_rest(tmp_path: Path) -> None:
         "The run was ended early while it was running.",
         "events/log_lines is missing.",
         "The run had not finished these tables: history/ops (5 rows shown)",
-        "No replica of events-0 was frozen.",
+        "No replica of events-0 was copied.",
         "There was no final read.",
     ):
         assert wanted in text

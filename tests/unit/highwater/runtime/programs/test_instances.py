@@ -92,7 +92,7 @@ def test_an_instance_that_ends_by_itself_is_started_again(
     await_events(run, (0, 1, "ended", 0), (0, 2, "started", None))
     assert program.crashed(stuck=False) == []
     [says] = program.crashed(stuck=True)
-    assert says.startswith("Instance 0 of the program ended by itself ")
+    assert says.startswith("Instance 0 of the program exited by itself ")
     assert says.endswith("Its last output: no such file")
 
 
@@ -109,7 +109,7 @@ def test_crashes_are_forgotten_once_an_instance_runs(
     program.instances[0].start()
     await_events(run, *((0, life, "ended", 0) for life in (2, 3, 4)))
     [says] = program.crashed(stuck=False)
-    assert says.startswith("Instance 0 of the program ended by itself ")
+    assert says.startswith("Instance 0 of the program exited by itself ")
     broken.unlink()
     await_condition(
         lambda: [program.instances[0].stays], all, what="a start that goes well", limit_s=30
@@ -120,7 +120,7 @@ def test_crashes_are_forgotten_once_an_instance_runs(
 
 
 def test_a_program_that_ends_at_once_is_refused_with_what_it_printed(start: Starter) -> None:
-    with pytest.raises(UsageError, match="ends at once: 3 starts in a row") as refused:
+    with pytest.raises(UsageError, match="exits at once: 3 starts in a row") as refused:
         start(DIES)
     assert "no such setting" in refused.value.hint
 
@@ -256,7 +256,7 @@ def test_there_may_be_nothing_to_hit(start: Starter) -> None:
 
 
 def test_a_program_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match="no program '/no/such/service'"):
+    with pytest.raises(UsageError, match="program '/no/such/service' does not exist"):
         resolved(("/no/such/service",))
 
 

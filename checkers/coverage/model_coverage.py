@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from highwater.checkers.coverage.observed_situations import observed_situations
-from highwater.checkers.coverage.situations import situations, texts
+from highwater.checkers.coverage.reachable import ReachableSituations
 from highwater.checkers.explain.read_trace import observe
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.search.breadth_first import Limits, Reason, Watch, explore
-from highwater.checkers.model.search.fingerprints import Words
+from highwater.checkers.model.search.breadth_first import Reason
 from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.situations import name_of, texts
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.store import Run
 
@@ -21,6 +20,7 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
     """A situation of the model's search, of recorded runs, or of both.
 
     Attributes:
+        name: the name of the situation in files.
         leader: the state of the leader in words.
         replicas: the state of each other replica in words.
         depth: the least number of moves that lead to it; null if the search did not reach it.
@@ -28,6 +28,7 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
         first: the name of the first such run; empty if there is none.
     """
 
+    name: str
     leader: str
     replicas: tuple[str, ...]
     depth: int | None
@@ -65,33 +66,25 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         return sum(row.depth is not None and row.runs > 0 for row in self.rows)
 
 
-def coverage(
-    runs: Sequence[Run], settings: ModelSettings, *, limits: Limits, jobs: int, watch: Watch
-) -> Coverage:
-    """Compare the situations that a model search reaches with those that runs were in.
+def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
+    """Compare the situations that a search reaches with those that runs were observed in.
 
     Raises:
         UsageError: a run is of another release, or has another number of replicas than the model.
         StoreError: a table of a run is missing or broken.
     """
-    brokers = settings.scope.brokers
+    settings, depths = reachable.settings, reachable.depths
     seen: Counter[int] = Counter()
     first: dict[int, str] = {}
     for run in runs:
-        for number in _of_run(run, settings.kafka, brokers):
+        for number in _of_release(run, settings):
             seen[number] += 1
             first.setdefault(number, run.path.name)
-    depths: dict[int, int] = {}
-
-    def visit(states: Words, level: int) -> None:
-        for number in situations(states.view(np.int8).reshape(len(states), -1), brokers):
-            depths.setdefault(number, level)
-
-    outcome = explore(settings.machine(), (), limits=limits, jobs=jobs, watch=watch, visit=visit)
     rows = []
     for number in sorted(depths.keys() | seen.keys()):
         leader, *replicas = texts(number)
         row = SituationRow(
+            name=name_of(number),
             leader=leader,
             replicas=tuple(replicas),
             depth=depths.get(number),
@@ -104,14 +97,15 @@ def coverage(
         kafka=settings.kafka,
         scope=settings.scope,
         runs=len(runs),
-        states=outcome.states,
-        reason=outcome.reason,
+        states=reachable.outcome.states,
+        reason=reachable.outcome.reason,
         rows=tuple(rows),
     )
 
 
-def _of_run(run: Run, kafka: str, brokers: int) -> set[int]:
-    plan = run.plan()
+def _of_release(run: Run, settings: ModelSettings) -> set[int]:
+    """Return the situations of a run of the model's release. Raises what ``coverage`` raises."""
+    plan, kafka, brokers = run.plan(), settings.kafka, settings.scope.brokers
     if plan.kafka != kafka:
         raise UsageError(
             f"{run.path.name} is of Kafka {plan.kafka}, not {kafka}",
@@ -122,6 +116,16 @@ def _of_run(run: Run, kafka: str, brokers: int) -> set[int]:
             f"{run.path.name} has {plan.topic.replication_factor} replicas, the model {brokers}",
             hint=f"Search with --brokers {plan.topic.replication_factor}.",
         )
+    return observed_in(run)
+
+
+def observed_in(run: Run) -> set[int]:
+    """Return the situations that any partition of a run was observed in.
+
+    Raises:
+        StoreError: a table of the run is missing or broken.
+    """
+    brokers = run.plan().topic.replication_factor
     numbers: set[int] = set()
     for trace in observe(run).traces.values():
         replicas = frozenset(trace.tracks)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from highwater.checkers.coverage.situations import LeaderState, Replica, situation
+from highwater.checkers.model.search.situations import LeaderState, Replica, situation
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, PartitionTrace, Track
 
 QUIET_NS: Final = 500_000_000

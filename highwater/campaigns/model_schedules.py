@@ -13,6 +13,7 @@ from highwater.api import JudgedRun, Progress, perform_groups
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.model.search.kafka_model import Counterexample
+from highwater.checkers.model.search.situations import situation_of
 from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
 )
@@ -131,13 +132,14 @@ def check_finding(source: Source) -> Counterexample:
         UsageError: the file is no counterexample of the replication model, which a finding's page
             needs.
     """
-    if not isinstance(source.content, Counterexample):
+    content = source.content
+    if not isinstance(content, Counterexample) or situation_of(content.invariant):
         raise UsageError(
             f"{source.name} is no counterexample of the replication model, which the page of a "
             "finding needs",
             hint="Give --report a FILE.html or FILE.svg.",
         )
-    return source.content
+    return content
 
 
 def _with(content: Content, min_isr: int) -> Content:

@@ -1,8 +1,11 @@
 """The settings, the results and the folder of a soak.
 
-<store>/<soak>/ soak.json seed, releases and driver, which determine every run rows/ a JSON file per
-run, written when it has been judged runs/ a store with the runs that were kept summary.md a summary
-of all rows
+<store>/<soak>/
+  soak.json      seed, releases and driver, which determine every run
+  rows/          a JSON file per run, written when it has been judged
+  runs/          a store with the runs that were kept
+  paths/         with --steer: the paths to the situations that runs aimed at
+  summary.md     a summary of all rows
 """
 
 import shlex
@@ -14,7 +17,9 @@ import msgspec
 
 from highwater.api import JudgedRun
 from highwater.campaigns.soak_plan import draw
+from highwater.checkers.coverage.model_coverage import observed_in
 from highwater.checkers.model.report_types import Reconciliation
+from highwater.checkers.model.search.situations import name_of, situation_of
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
 from highwater.harness.base.wording import exact
 from highwater.harness.releases.catalogue import CATALOGUE
@@ -24,6 +29,9 @@ from highwater.harness.runs.store import Run, Store
 from highwater.runtime.executed_steps import whole_steps
 
 State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
+PATHS: Final = "paths"
+"""The folder of a soak with the paths of its steered runs."""
+
 STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
 """The states of a run, in this order. All guarantees hold. The release's rules explain every broken
 guarantee. No rule explains a finding. The run could not be judged. The harness failed."""
@@ -43,6 +51,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         group_protocol: group protocol; if it is set, every run has a group. If it is empty, only
             some runs have a group, with the classic protocol.
         each_s: seconds of fault injection in every run; None: the seed determines the duration.
+        steer: whether every second group of runs aims at situations of the model in which no run
+            of the soak was observed.
     """
 
     seed: int
@@ -53,6 +63,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     reader_client: str = LIBRDKAFKA
     group_protocol: str = ""
     each_s: float | None = None
+    steer: bool = False
 
     def words(self) -> str:
         """Return a short text about the settings."""
@@ -62,7 +73,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         client += "" if readers == LIBRDKAFKA else f", readers of {readers}"
         client += f", {self.group_protocol} groups" if self.group_protocol else ""
         quorum = "" if self.controllers == 1 else f", {self.controllers} controllers"
-        return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{client}{length}"
+        steered = ", steered" if self.steer else ""
+        return f"seed {self.seed}, {', '.join(self.kafkas)}{quorum}{client}{length}{steered}"
 
     def plan(self, number: int) -> Plan:
         """Return the plan of a run."""
@@ -109,7 +121,9 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         counts: number of anomalies of each kind, without anomalies that follow from other
             anomalies.
         unexplained: a sentence for each finding that the model does not explain.
-        counted: whether lost records could be counted; if not, the counts are not valid.
+        counted: whether lost records could be counted. Otherwise the counts are not valid.
+        aim: name of the situation of the model to which the run was to lead; empty if to none.
+        situations: names of the situations in which the run was observed.
     """
 
     number: int
@@ -127,6 +141,8 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     unexplained: tuple[str, ...]
     problems: tuple[str, ...]
     counted: bool = True
+    aim: str = ""
+    situations: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:
@@ -134,13 +150,20 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
         failed = status.phase != "frozen"
         failure = (f"the harness failed while {status.phase}",) * failed
-        state = _state(judged, failed=failed)  # a run that kept every promise will be deleted
+        state = _state(judged, failed=failed)  # a run that kept every promise is deleted
+        aim = _aim(plan)
+        command = soak.command(number)
+        if aim:
+            path = judged.run.path.parents[1] / PATHS / f"{aim}-{plan.kafka}.json"
+            command = f"highwater model replay {shlex.quote(str(path))}"
+        elif state != "kept":
+            command = _again(soak, number, judged.run)
         return cls(
             number=number,
             run=judged.run.name,
             kafka=plan.kafka,
             state=state,
-            command=soak.command(number) if state == "kept" else _again(soak, number, judged.run),
+            command=command,
             seconds=round(status.seconds, 1),
             acks=plan.workload.acks,
             sent=verdict.ledger.sent,
@@ -151,6 +174,8 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             unexplained=_unexplained(judged.model) if judged.model else (),
             problems=(*status.problems, *failure),
             counted=verdict.account == "whole",
+            aim=aim,
+            situations=_situations(judged.run),
         )
 
 
@@ -231,6 +256,19 @@ def _state(judged: JudgedRun, *, failed: bool) -> State:
     if verdict == "unknown":
         return "unknown"
     return "explained" if model.findings or verdict == "invalid" else "kept"
+
+
+def _aim(plan: Plan) -> str:
+    """Return the situation that the schedule of a run leads to; empty if there is none."""
+    name = str((plan.schedule or {}).get("name", "")).partition(" ")[0]
+    return name if situation_of(name) else ""
+
+
+def _situations(run: Run) -> tuple[str, ...]:
+    try:
+        return tuple(map(name_of, sorted(observed_in(run))))
+    except StoreError:
+        return ()
 
 
 def _fault_counts(run: Run) -> dict[str, int]:

@@ -3,12 +3,13 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from highwater.api import Progress, judge_all
 from highwater.campaigns.soak_plan import SHARED
-from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
+from highwater.campaigns.soak_results import PATHS, Soak, SoakFolder, SoakRow, number_of
+from highwater.campaigns.steering import Steering
 from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.store import Run
@@ -79,15 +80,21 @@ def perform(
         on_rows(folder.rows())
 
     starter = SparkStarter(spark)
+    steering = Steering(
+        paths=folder.path / PATHS,
+        progress=lambda kafka: progress(OVERALL, f"searching the situations of {kafka}"),
+    )
     with campaign:
         judge(folder.unjudged())
-        for performed in campaign.perform(_portions(folder, soak, bounds)):
+        for performed in campaign.perform(_portions(folder, soak, bounds, steering)):
             judge([run for _, run in performed if run is not None])
     return folder.rows()
 
 
-def _portions(folder: SoakFolder, soak: Soak, bounds: Bounds) -> Iterator[list[PlannedRun]]:
-    """Yield groups of unfinished runs; the runs of a group share a cluster."""
+def _portions(
+    folder: SoakFolder, soak: Soak, bounds: Bounds, steering: Steering
+) -> Iterator[list[PlannedRun]]:
+    """Yield the unfinished runs, grouped by cluster."""
     done = {row.number for row in folder.rows()}
     end = None if bounds.runs is None else bounds.first + bounds.runs
     number = bounds.first
@@ -95,13 +102,29 @@ def _portions(folder: SoakFolder, soak: Soak, bounds: Bounds) -> Iterator[list[P
         after = (number // SHARED + 1) * SHARED
         last = after if end is None else min(after, end)
         if todo := [following for following in range(number, last) if following not in done]:
-            yield [_planned(soak, following) for following in todo]
+            steered = soak.steer and number // SHARED % 2
+            aimed = _steered(folder, soak, todo, steering) if steered else []
+            yield aimed or [_planned(soak, following) for following in todo]
         number = last
 
 
 def _planned(soak: Soak, number: int) -> PlannedRun:
     name, plan = soak.name(number), soak.plan(number)
     return PlannedRun(plan=plan, label=f"{name} {','.join(plan.nemesis)}", name=name)
+
+
+def _steered(
+    folder: SoakFolder, soak: Soak, numbers: Sequence[int], steering: Steering
+) -> list[PlannedRun]:
+    """Return runs to situations that no row has; none if every situation has been tried."""
+    kafka = soak.plan(numbers[0]).kafka
+    rows = [row for row in folder.rows() if row.kafka == kafka]
+    seen = {name for row in rows for name in (row.aim, *row.situations)}
+    runs = steering.runs(kafka, seen, driver=soak.driver, seed=numbers[0])
+    return [
+        replace(planned, name=soak.name(number), label=f"{soak.name(number)} {planned.label}")
+        for number, planned in zip(numbers, runs, strict=False)
+    ]
 
 
 def _write_row(folder: SoakFolder, row: SoakRow, progress: Progress) -> None:

@@ -57,6 +57,8 @@ def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
         _table("Releases", ("kafka", "runs", "faults", "acknowledged", "lost", *STATES),
                _by_release(rows)),
         _table("Faults", ("fault", "injected", "in runs", "on releases"), _by_fault(rows)),
+        _table("Situations of the model", ("kafka", "observed", "aimed at", "of these reached"),
+               _by_situation(rows)),
         _table("Anomalies", ("kind", "count", "in runs"), _by_kind(rows)),
         *(_listed(state, [row for row in rows if row.state == state]) for state in _LISTED),
     ]  # fmt: skip
@@ -87,6 +89,15 @@ def _by_fault(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
         of_fault = [row for row in rows if name in row.struck]
         releases = len({row.kafka for row in of_fault})
         yield name, sum(row.struck[name] for row in of_fault), len(of_fault), releases
+
+
+def _by_situation(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
+    for kafka in CATALOGUE:
+        of_release = [row for row in rows if row.kafka == kafka]
+        observed = {name for row in of_release for name in row.situations}
+        aims = {row.aim for row in of_release} - {""}
+        if observed or aims:
+            yield kafka, len(observed), len(aims), len(aims & observed)
 
 
 def _by_kind(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:

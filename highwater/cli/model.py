@@ -194,7 +194,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
 
 @app.command()
 @takes(given=group_of(_SCOPE))
-def coverage(
+def coverage(  # noqa: PLR0913 - a command's options are its arguments
     runs: RunsArgument,
     *,
     kafka: Annotated[
@@ -205,6 +205,14 @@ def coverage(
     memory: MemoryOption = None,
     limit: LimitOption = None,
     jobs: JobsOption = 1,
+    out: Annotated[
+        Path | None,
+        Option(
+            help="Folder for a path to each, which highwater model replay plays.",
+            show_default=False,
+        ),
+    ] = None,
+    most: Annotated[int, Option("--paths", min=1, help="With --out: paths at most.")] = 20,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
@@ -214,6 +222,7 @@ def coverage(
     and HW are below the leader's. Exit codes: 0, or 2 for wrong usage.
     """
     from highwater.checkers.coverage.model_coverage import coverage as covered
+    from highwater.checkers.coverage.reachable import reachable_situations
     from highwater.checkers.model.search.kafka_model import ModelSettings
     from highwater.cli.options import model
     from highwater.harness.runs.store import Store
@@ -224,11 +233,15 @@ def coverage(
     settings.rules()
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, settings.kafka)
-        answer = covered(opened, settings, limits=limits, jobs=jobs, watch=watch)
+        reachable = reachable_situations(settings, limits=limits, jobs=jobs, watch=watch)
+        answer = covered(opened, reachable)
+        written = [] if out is None else model.write_paths(answer, reachable, out, most)
     if as_json:
         console.print_json(answer)
     else:
         model.show_coverage(answer)
+        for path in written:
+            console.out.print(f"path: {path}")
 
 
 def _scope(given: Mapping[str, Any]) -> Scope:

@@ -71,6 +71,13 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
             " [default: 12 to 45 s, by the seed]",
         ),
     ] = None,
+    steer: Annotated[
+        bool,
+        Option(
+            "--steer",
+            help="Lead every second group of runs to situations of the model that no run had.",
+        ),
+    ] = False,
     name: Annotated[
         str | None, Option(help="Name of the soak's folder in the store.  [default: soak-<seed>]")
     ] = None,
@@ -105,6 +112,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         client=client,
         reader_client=reader_client,
         each_s=each_s,
+        steer=steer,
         **{"seed": 0, **given},
     )
     folder = SoakFolder(store / (name or f"soak-{whole.seed}"))

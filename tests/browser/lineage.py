@@ -29,7 +29,7 @@ def found(moves: tuple[tuple[Move, int, int], ...], invariant: str) -> Counterex
     setting = ModelSettings(kafka="0.10.2.2", scope=Scope(records=2, failures=0, moves=2))
     machine = setting.machine()
     rows = [(int(kind), a, b) for kind, a, b in moves]
-    leaps = play(machine, rows, machine.invariants[invariant])
+    leaps = play(machine, rows, machine.breach(invariant))
     assert leaps is not None
     assert len(leaps) == len(moves)
     return setting.counterexample(invariant, leaps)

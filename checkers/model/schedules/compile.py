@@ -92,14 +92,14 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
 def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
     """Choose the brokers that run during each command, so that the invariant breaks."""
     machine = counterexample.settings.machine()
-    bit = machine.invariants[counterexample.invariant]
+    breach = counterexample.breach(machine)
     rows = [step.numbers() for step in counterexample.steps]
     kraft = counterexample.settings.rules().kraft
     for chosen in product(*_choices(rows, kraft=kraft)):
         beats = [_beat(row, running) for row, running in zip(rows, chosen, strict=True)]
         moves = [row for beat in beats for row in beat.moves]
         state = _played(moves, machine.initial, machine.constants)
-        if machine.laws.broken(state, machine.constants) >> bit & 1:
+        if breach(state):
             return beats
     raise UsageError(
         "brokers cannot follow this counterexample: a broker that a command needs runs ahead",

@@ -6,7 +6,7 @@ fingerprint are stored; from these, a second pass reconstructs a path.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -75,8 +75,9 @@ class SearchProgress:
 
 Watch = Callable[[SearchProgress], None]
 
-Visit = Callable[[Words, int], None]
-"""Called with the new states of a level, one a row, and with the level."""
+Visit = Callable[[Words, int], Mapping[int, int]]
+"""Called with new states, one a row, and with their level. Returns names of states, and their rows:
+the search then keeps the path to each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,6 +86,8 @@ class SearchOutcome:
 
     Attributes:
         paths: for each broken invariant one of the shortest paths that break it.
+        chains: for each state that ``visit`` named, the fingerprints along a shortest path to it;
+            ``follow`` makes the path of it.
         reason: why the search ended early; None if it found every state or a breach of every
             invariant.
         exhausted: whether the search found every state within the bounds.
@@ -95,6 +98,7 @@ class SearchOutcome:
     """
 
     paths: dict[str, tuple[PathStep, ...]]
+    chains: dict[int, list[int]]
     reason: Reason | None
     exhausted: bool
     states: int
@@ -117,7 +121,7 @@ def explore(
     limits: Limits,
     jobs: int = 1,
     watch: Watch = lambda _: None,
-    visit: Visit = lambda *_: None,
+    visit: Visit = lambda *_: {},
 ) -> SearchOutcome:
     """Search until every given invariant is broken, all states are found, or a limit is reached.
 
@@ -139,6 +143,7 @@ def explore(
     broken = {name: path for name, path in paths.items() if not overflows(machine, path)}
     return SearchOutcome(
         paths=broken,
+        chains={name: ancestors(search.table, at) for name, at in search.named.items()},
         reason=reason if len(broken) == len(paths) else "overflow",
         exhausted=search.exhausted and len(broken) == len(paths),
         states=search.states,
@@ -212,6 +217,7 @@ class _Search:
         self.states, self.transitions, self.peak = 1, 0, 0
         self.level, self.depth = 0, 0
         self.frontier: list[Words] = []
+        self.named: dict[int, int] = {}
         self.exhausted = False
         self._process = psutil.Process()
 
@@ -220,7 +226,8 @@ class _Search:
         self._begin()
         while self.frontier and not self._all_broken():
             for block in self.frontier:
-                visit(block, self.level)
+                for name, row in visit(block, self.level).items():
+                    self.named[name] = int(self.compiled.fingerprint(block[row]))
             next_level = [_Output(self.machine.initial.nbytes // 8) for _ in range(self.jobs)]
             for _ in self._rounds(next_level):
                 seconds = time.perf_counter() - began

@@ -28,6 +28,7 @@ from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.search.model_file import FORMAT, ModelFile
 from highwater.checkers.model.search.paths import PathStep, replayed, transitions
 from highwater.checkers.model.search.questions import invariants_by_name, switch
+from highwater.checkers.model.search.situations import situation_of, situations, texts
 from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
@@ -94,6 +95,11 @@ class ModelSettings:
 
     def says(self, invariant: str) -> str:
         """Return an invariant as a sentence."""
+        if situation := situation_of(invariant):
+            leader, *others = texts(situation)
+            return (
+                f"The partition is never in this situation: leader {leader}; {'; '.join(others)}."
+            )
         return INVARIANTS[invariant].says
 
     def counterexample(self, invariant: str, path: Sequence[PathStep]) -> "Counterexample":
@@ -150,7 +156,8 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         kafka: the release whose rules hold.
         switched: rules that differ from those of the release.
-        invariant: the invariant that the last step breaks, and no step before it.
+        invariant: the invariant that the last step breaks, and no step before it. Or the name of
+            the situation that the last step leads to.
         says: the invariant as a sentence.
         shortest: whether a search has shown that there is no shorter counterexample.
     """
@@ -180,8 +187,13 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def command(self) -> str:
         """The command that finds the counterexample again."""
-        words = ["highwater model explore", f"--kafka {self.kafka}"]
-        words += [f"--invariant {self.invariant}"]
+        words = [
+            "highwater model explore",
+            f"--kafka {self.kafka}",
+            f"--invariant {self.invariant}",
+        ]
+        if situation_of(self.invariant):
+            words = ["highwater model coverage --out DIR", f"--kafka {self.kafka}"]
         for bound in sorted(fields(Scope), key=lambda field: field.name not in _SETTINGS):
             value, option = getattr(self.scope, bound.name), bound.name.replace("_", "-")
             if value is True or value is False:
@@ -197,7 +209,19 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.
         """
-        return replayed(self.settings.machine(), self.steps, self.invariant)
+        machine = self.settings.machine()
+        return replayed(machine, self.steps, self.breach(machine))
+
+    def breach(self, machine: Machine) -> Callable[[State], bool]:
+        """Return the test whether a state breaks the invariant, or is in the situation.
+
+        Raises:
+            UsageError: the model does not know the invariant.
+        """
+        if situation := situation_of(self.invariant):
+            brokers = self.scope.brokers
+            return lambda state: situation in situations(state[None, :], brokers)
+        return machine.breach(self.invariant)
 
 
 def invariants(text: Iterable[str]) -> tuple[str, ...]:

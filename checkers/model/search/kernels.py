@@ -52,11 +52,13 @@ class Kernels:
             stops when ``out`` may have no room for the successors of the next state. It releases
             the GIL.
         identify: ``(state, constants)``: the fingerprint of a state's canonical form.
+        fingerprint: the fingerprint of a canonical state, as words.
         grow: ``(old table, new table)``: copies all entries.
     """
 
     expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]
     identify: Callable[[np.ndarray[Any, np.dtype[np.int8]], Constants], int]
+    fingerprint: Callable[[Words], int]
     grow: Callable[[Table, Table], None]
 
 
@@ -68,6 +70,7 @@ def kernels(laws: MachineFunctions) -> Kernels:
         return Kernels(
             expand=_expander(laws),
             identify=_identifier(laws),
+            fingerprint=_compiled(_fingerprint),
             grow=_compiled(_grow),
         )
 
@@ -105,6 +108,10 @@ def mark(breaches: int, key: np.uint64, marks: Words) -> None:
     for bit in range(marks.shape[0]):
         if (breaches >> bit) & 1:
             marks[bit] = key
+
+
+def _fingerprint(state: Words) -> Any:  # noqa: ANN401 - uint64, or what it is outside of Numba
+    return fingerprint(state)
 
 
 def _grow(old: Table, new: Table) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.harness.base.errors import UsageError
 
 Moves = np.ndarray[Any, np.dtype[np.int64]]
 """(m, 3): kind and two arguments of each move."""
@@ -61,3 +62,14 @@ class Machine:
     invariants: Mapping[str, int]
     overflowed: Callable[[State], bool] = lambda _: False
     renamed: Callable[[State], Iterable[State]] = lambda state: (state,)
+
+    def breach(self, invariant: str) -> Callable[[State], bool]:
+        """Return the test whether a state breaks an invariant.
+
+        Raises:
+            UsageError: the machine does not have the invariant.
+        """
+        if invariant not in self.invariants:
+            raise UsageError(f"the model does not know {invariant!r}")
+        bit = self.invariants[invariant]
+        return lambda state: bool(self.laws.broken(state, self.constants) >> bit & 1)

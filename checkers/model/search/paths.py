@@ -1,6 +1,6 @@
 """The moves and states of a path that a search found or that a file holds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,8 +54,13 @@ def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
     return bool(path) and machine.overflowed(path[-1].after)
 
 
-def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...] | None:
+def play(
+    machine: Machine, moves: Sequence[Sequence[int]], breach: Callable[[State], bool]
+) -> tuple[PathStep, ...] | None:
     """Take the moves that are possible, up to the first state that breaks an invariant.
+
+    Args:
+        breach: tests whether a state breaks it.
 
     Returns:
         The path to that state; None if no state breaks the invariant.
@@ -66,7 +71,7 @@ def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[Pa
         if machine.laws.apply(after, machine.constants, kind, a, b):
             leaps.append(PathStep(move=(kind, a, b), after=after))
             state = after
-            if machine.laws.broken(after, machine.constants) >> bit & 1:
+            if breach(after):
                 return tuple(leaps)
     return None
 
@@ -76,19 +81,18 @@ class _Numbered(Protocol):
 
 
 def replayed(
-    machine: Machine, steps: Sequence[_Numbered], invariant: str
+    machine: Machine, steps: Sequence[_Numbered], breach: Callable[[State], bool]
 ) -> tuple[PathStep, ...] | None:
-    """Return the path of stored steps; None if another step, or none, breaks ``invariant``.
+    """Return the path of stored steps; None if another step, or none, breaks the invariant.
 
     Raises:
-        UsageError: the model does not know a move or the invariant.
+        UsageError: the model does not know a move.
     """
     try:
         moves = [step.numbers() for step in steps]
-        bit = machine.invariants[invariant]
     except KeyError as error:
         raise UsageError(f"the model does not know {error}") from error
-    path = play(machine, moves, bit)
+    path = play(machine, moves, breach)
     return None if path is None or len(path) < len(moves) or overflows(machine, path) else path
 
 

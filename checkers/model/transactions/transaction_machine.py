@@ -161,7 +161,8 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.
         """
-        return replayed(self.settings.machine(), self.steps, self.invariant)
+        machine = self.settings.machine()
+        return replayed(machine, self.steps, machine.breach(self.invariant))
 
 
 def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:

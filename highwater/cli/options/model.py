@@ -9,6 +9,7 @@ from rich.text import Text
 
 from highwater import console
 from highwater.checkers.coverage.model_coverage import Coverage
+from highwater.checkers.coverage.reachable import ReachableSituations
 from highwater.checkers.model.protocol.readable_state import ModelReplica, State
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
@@ -18,6 +19,7 @@ from highwater.checkers.model.search.kafka_model import (
     ModelSettings,
 )
 from highwater.checkers.model.search.result import SearchAnswer
+from highwater.checkers.model.search.situations import name_of
 from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
     TransactionSettings,
@@ -110,6 +112,24 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
         console.out.print(console.table("Not observed, the nearest first", heads, rows))
     if more := len(missed) - len(rows):
         console.out.print(f"{more} more: --json lists every situation, with its runs")
+
+
+def write_paths(
+    coverage: Coverage, reachable: ReachableSituations, folder: Path, most: int
+) -> list[Path]:
+    """Write a path to each of the nearest situations that were not observed.
+
+    Args:
+        most: the number of paths that are written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = {name_of(number): number for number in reachable.depths}
+    written = []
+    for row in [row for row in coverage.rows if not row.runs][:most]:
+        path = folder / f"{row.name}.json"
+        path.write_bytes(reachable.counterexample(numbers[row.name]).to_json())
+        written.append(path)
+    return written
 
 
 def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[Path]) -> None:

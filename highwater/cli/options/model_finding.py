@@ -56,7 +56,7 @@ def _breaks(counterexample: Counterexample, setting: ModelSettings) -> bool:
     """Return whether a counterexample's steps also break the guarantee with other rules."""
     machine = setting.machine()
     moves = [step.numbers() for step in counterexample.steps]
-    return play(machine, moves, machine.invariants[counterexample.invariant]) is not None
+    return play(machine, moves, counterexample.breach(machine)) is not None
 
 
 def write_finding(

@@ -1,5 +1,6 @@
 """Situations of a search, counted against those of recorded runs."""
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.checkers.coverage.model_coverage import coverage
+from highwater.checkers.coverage.reachable import ReachableSituations, reachable_situations
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.search.breadth_first import Limits
-from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.schedules.compile import compile_for
+from highwater.checkers.model.search.breadth_first import Limits, SearchOutcome
+from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
 from highwater.cli.app import app
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.store import Run
@@ -34,11 +37,33 @@ def a_run(path: Path, *, kafka: str = KAFKA, copied: bool = True) -> Run:
     return built.write()
 
 
+def reachable(settings: ModelSettings) -> ReachableSituations:
+    return reachable_situations(
+        settings, limits=Limits(memory=1 << 28), jobs=1, watch=lambda _: None
+    )
+
+
+def nothing_searched(settings: ModelSettings) -> ReachableSituations:
+    outcome = SearchOutcome(
+        paths={},
+        chains={},
+        reason="stopped",
+        exhausted=False,
+        states=0,
+        transitions=0,
+        depth=0,
+        seconds=0,
+        compile_seconds=0,
+        peak_bytes=0,
+    )
+    return ReachableSituations(settings=settings, outcome=outcome, depths={})
+
+
 @pytest.mark.nightly
 def test_what_no_run_was_seen_in_is_listed_nearest_first(tmp_path: Path) -> None:
     runs = [a_run(tmp_path / name, copied=name == "b") for name in ("a", "b")]
     settings = ModelSettings(kafka=KAFKA, scope=TINY)
-    counted = coverage(runs, settings, limits=Limits(memory=1 << 28), jobs=1, watch=lambda _: None)
+    counted = coverage(runs, reachable(settings))
     assert (counted.runs, counted.reason) == (2, None)
     seen = [row for row in counted.rows if row.runs]
     missed = [row for row in counted.rows if not row.runs]
@@ -61,13 +86,7 @@ def test_a_run_that_the_model_is_not_of_is_refused(
 ) -> None:
     settings = ModelSettings(kafka=kafka, scope=replace(TINY, brokers=brokers))
     with pytest.raises(UsageError, match=words):
-        coverage(
-            [a_run(tmp_path / "a")],
-            settings,
-            limits=Limits(memory=1 << 28),
-            jobs=1,
-            watch=lambda _: None,
-        )
+        coverage([a_run(tmp_path / "a")], nothing_searched(settings))
 
 
 @pytest.mark.nightly
@@ -81,3 +100,31 @@ def test_the_command_counts_and_lists(tmp_path: Path) -> None:
     listed = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert listed["kafka"] == KAFKA
     assert [row["first"] for row in listed["rows"] if row["runs"]] == ["a"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kafka", ["1.1.1", KAFKA])
+def test_a_path_to_each_situation_ends_in_it_and_most_can_be_played(kafka: str) -> None:
+    found = reachable(ModelSettings(kafka=kafka, scope=replace(TINY, failures=1, by="round")))
+    playable = 0
+    for number, depth in found.depths.items():
+        path = found.counterexample(number)
+        assert len(path.steps) == depth
+        assert depth == 0 or path.replay() is not None
+        with contextlib.suppress(UsageError):
+            playable += bool(compile_for(path, kafka).steps) or depth == 0
+    assert playable > 0.9 * len(found.depths)
+
+
+@pytest.mark.nightly
+def test_the_command_writes_the_nearest_paths(tmp_path: Path) -> None:
+    a_run(tmp_path / "a")
+    words = ["model", "coverage", "a", "--store", str(tmp_path), *SCOPE, "--by", "round"]
+    told = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "paths"), "--paths", "2"])
+    assert told.exit_code == 0, told.output
+    written = sorted((tmp_path / "paths").iterdir())
+    assert len(written) == told.stdout.count("path: ") == 2
+    for path in written:
+        content = Counterexample.load(path)
+        assert content.invariant == path.stem
+        assert content.replay() is not None

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from highwater.checkers.coverage.observed_situations import QUIET_NS, observed_situations
-from highwater.checkers.coverage.situations import LeaderState, Replica, situation
+from highwater.checkers.model.search.situations import LeaderState, Replica, situation
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, PartitionTrace, Track
 
 STEP = 100_000_000

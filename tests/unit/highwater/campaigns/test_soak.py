@@ -1,6 +1,6 @@
 """A soak's plans can be done and repeated; what came of its runs is told, and gone on with."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,7 +10,9 @@ from highwater.api import JudgedRun
 from highwater.campaigns import soak_results
 from highwater.campaigns.soak_plan import SHARED, draw
 from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow, number_of
+from highwater.campaigns.soak_run import Bounds, _portions
 from highwater.campaigns.soak_summary import exit_code, markdown
+from highwater.campaigns.steering import Steering
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.plan import Plan
@@ -26,6 +28,7 @@ from highwater.nemesis.faults.registry import (
     TRACES,
     faults,
 )
+from highwater.runtime.campaign import PlannedRun
 from highwater.runtime.cluster_pool import ClusterKey
 from highwater.runtime.preflight import check_plan
 from tests.browser.samples import SAMPLES
@@ -262,3 +265,49 @@ def test_the_command_of_a_run_needs_no_run_that_was_deleted(
     judged = JudgedRun(run=run, verdict=run.verdict(), report=run.report)
     again = {"valid": soak.command(3), "loss": f"highwater replay '{run.path}'"}
     assert SoakRow.of(soak, 3, judged).command == again[name]
+
+
+class Aims(Steering):
+    """Yields a run for each situation that no row has, without a search."""
+
+    def runs(
+        self, kafka: str, seen: Collection[str], *, driver: str, seed: int
+    ) -> Iterator[PlannedRun]:
+        for number in range(3):
+            if (name := f"situation-{number}") not in seen:
+                plan = Plan(kafka=kafka, driver=driver, seed=seed, schedule={"name": f"{name} on"})
+                yield PlannedRun(plan=plan, label=name)
+
+
+def steered(folder: SoakFolder, *, steer: bool = True) -> list[list[PlannedRun]]:
+    soak = Soak(seed=1, kafkas=("4.3.1",), steer=steer)
+    bounds = Bounds(seconds=1, runs=2 * SHARED)
+    return list(_portions(folder, soak, bounds, Aims(paths=folder.path)))
+
+
+def test_every_second_group_aims_at_situations_that_no_run_had(tmp_path: Path) -> None:
+    folder = SoakFolder(tmp_path / "soak")
+    blind = steered(folder, steer=False)
+    random, aimed = steered(folder)
+    assert [run.plan for run in random] == [run.plan for run in blind[0]]
+    names = [f"{number:06d}-4.3.1" for number in range(SHARED, SHARED + 3)]
+    assert [run.name for run in aimed] == names
+    folder.write(row(0, situations=("situation-1",)))
+    folder.write(row(1, aim="situation-0"))
+    folder.write(row(2, kafka="4.4.0", situations=("situation-2",)))
+    [run] = steered(folder)[1]
+    assert run.label.endswith("situation-2")
+    folder.write(row(3, situations=("situation-2",)))
+    left = steered(folder)[1]
+    assert [run.plan for run in left] == [run.plan for run in blind[1]]
+
+
+def test_a_summary_counts_situations_that_were_observed_and_reached() -> None:
+    rows = [
+        row(1, situations=("situation-1", "situation-2")),
+        row(2, aim="situation-3", situations=("situation-1", "situation-3")),
+        row(3, aim="situation-4"),
+    ]
+    page = markdown(Soak(seed=1, kafkas=("4.3.1",), steer=True), rows)
+    assert "| 4.3.1 | 3 | 2 | 1 |" in page
+    assert "Situations" not in markdown(Soak(seed=1, kafkas=("4.3.1",)), [row(1)])

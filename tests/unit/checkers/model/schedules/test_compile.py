@@ -28,7 +28,7 @@ def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexam
     setting = ModelSettings(kafka=kafka, scope=scope)
     machine = setting.machine()
     rows = [row_of(move) for move in script.split(", ")]
-    leaps = play(machine, rows, machine.invariants[invariant])
+    leaps = play(machine, rows, machine.breach(invariant))
     assert leaps is not None
     assert [leap.move for leap in leaps] == rows
     return setting.counterexample(invariant, leaps)

@@ -36,12 +36,19 @@ def test_the_jugs_are_as_tlc_says() -> None:
 def test_every_state_is_visited_once_with_its_level() -> None:
     seen: list[tuple[bytes, int]] = []
 
-    def visit(states: Words, level: int) -> None:
+    def visit(states: Words, level: int) -> dict[int, int]:
+        rows = {len(seen) + row: row for row in range(len(states))}
         seen.extend((state.tobytes(), level) for state in states)
+        return rows
 
-    found = explore(jugs(), [], limits=PLENTY, visit=visit)
+    machine = jugs()
+    found = explore(machine, [], limits=PLENTY, visit=visit)
     assert len(seen) == len({state for state, _ in seen}) == found.states == 16
     assert {level for _, level in seen} == set(range(found.depth + 1))
+    for name, (state, level) in enumerate(seen):
+        path = follow(machine, found.chains[name])
+        assert len(path) == level
+        assert not path or path[-1].after.tobytes() == state
 
 
 def test_the_search_ends_as_soon_as_everything_asked_for_is_broken() -> None:

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from highwater.checkers.coverage.situations import (
+from highwater.checkers.model.protocol.readable_state import State, decode
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.situations import (
     LeaderState,
     Replica,
     situation,
     situations,
     texts,
 )
-from highwater.checkers.model.protocol.readable_state import State, decode
-from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.search.kafka_model import ModelSettings
 
 
 def of_state(state: State) -> int:
@@ -62,7 +62,9 @@ def test_a_block_of_states_has_the_situations_of_its_states(kafka: str, scope: S
         state = machine.initial if random.random() < 0.02 else state
         walk.append(state)
     singles = {of_state(decode(state, machine.constants)) for state in walk}
-    assert situations(np.stack(walk), scope.brokers) == singles
+    found = situations(np.stack(walk), scope.brokers)
+    assert found.keys() == singles
+    assert {of_state(decode(walk[row], machine.constants)) for row in found.values()} == singles
     assert len(singles) > 12
 
 

@@ -37,6 +37,7 @@ _LEADERS: Final = {
 }
 _SIGNS: Final = ("<", "=", ">")
 
+_NAME: Final = "situation-"
 _SILENT, _ALONE, _COMPARED = 0, 1, 2
 _REPLICA: Final = 2 * (_COMPARED + 9)
 """The number of codes of a replica that does not lead."""
@@ -98,6 +99,17 @@ def situation(leader: LeaderState, replicas: Iterable[Replica]) -> int:
     return int(_number(int(leader), codes))
 
 
+def name_of(number: int) -> str:
+    """Return the name of a situation in files, where an invariant would stand."""
+    return f"{_NAME}{number}"
+
+
+def situation_of(name: str) -> int | None:
+    """Return the number of the situation with a name; None if the name is not of a situation."""
+    number = name.removeprefix(_NAME)
+    return int(number) if number != name and number.isdecimal() else None
+
+
 def texts(number: int) -> tuple[str, ...]:
     """Return a situation in words: its leader, then each replica that does not lead."""
     codes = []
@@ -108,8 +120,8 @@ def texts(number: int) -> tuple[str, ...]:
     return (_LEADERS[LeaderState(number)], *replicas)
 
 
-def situations(states: "np.ndarray[Any, np.dtype[np.int8]]", brokers: int) -> set[int]:
-    """Return the situations of the model's states.
+def situations(states: "np.ndarray[Any, np.dtype[np.int8]]", brokers: int) -> dict[int, int]:
+    """Return the situations of the model's states, and for each the row of its first state.
 
     Args:
         states: one state a row, ``layout.WIDTH`` bytes wide.
@@ -141,7 +153,8 @@ def situations(states: "np.ndarray[Any, np.dtype[np.int8]]", brokers: int) -> se
         seen = np.where(answers, np.where(comparable, compared, _ALONE), _SILENT)
         codes[:, b] = np.where(has_leader & (leader == b), _ABSENT, _code(seen, (isr >> b) & 1))
     codes.sort(axis=1)
-    return set(np.unique(_number(state, list(codes.T))).tolist())
+    numbers, first = np.unique(_number(state, list(codes.T)), return_index=True)
+    return dict(zip(numbers.tolist(), first.tolist(), strict=True))
 
 
 def _compared(leo: Any, hw: Any) -> Any:  # noqa: ANN401 - signs, or columns of them

@@ -1,0 +1,79 @@
+"""Runs of a soak that lead brokers to situations in which none of its runs was observed.
+
+ModelFuzz (OOPSLA 2025) and Mallory (CCS 2023) do the same with systems that they change for it.
+Highwater plays the model's shortest path to the situation on unchanged brokers.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from highwater.checkers.coverage.reachable import ReachableSituations, reachable_situations
+from highwater.checkers.model.protocol.scope import Scope
+from highwater.checkers.model.schedules.compile import compile_for
+from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
+from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.situations import name_of
+from highwater.harness.base.errors import HighwaterError
+from highwater.nemesis.model_replay.schedule_replay import plan
+from highwater.runtime.campaign import PlannedRun
+
+SCOPE: Final = Scope(records=2, failures=1, moves=1, by="round")
+"""The bounds of the paths. A path by rounds can be played on every release."""
+
+_SECONDS: Final = 300.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Steering:
+    """Chooses the next situations of each release, the nearest first.
+
+    Attributes:
+        paths: folder for the path to each situation that was chosen; ``model replay`` plays it.
+        progress: called with a release before its situations are searched.
+    """
+
+    paths: Path
+    progress: Callable[[str], None] = lambda _: None
+    _searched: dict[str, ReachableSituations] = field(default_factory=dict)
+
+    def reachable(self, kafka: str) -> ReachableSituations:
+        """Return the situations of a release. The first call searches for them."""
+        if kafka not in self._searched:
+            self.progress(kafka)
+            self._searched[kafka] = reachable_situations(
+                ModelSettings(kafka=kafka, scope=SCOPE),
+                limits=Limits(memory=half_of_free_memory(), seconds=_SECONDS),
+                jobs=1,
+                watch=lambda _: None,
+            )
+        return self._searched[kafka]
+
+    def runs(
+        self, kafka: str, seen: Collection[str], *, driver: str, seed: int
+    ) -> Iterator[PlannedRun]:
+        """Yield a run for each situation that brokers can be led to.
+
+        Args:
+            seen: names of the situations that need no run.
+            seed: the seed of the first run; each next run adds one.
+        """
+        depths = self.reachable(kafka).depths
+        for number in sorted(depths, key=lambda number: (depths[number], number)):
+            name = name_of(number)
+            if name in seen:
+                continue
+            try:
+                counterexample = self.reachable(kafka).counterexample(number)
+                schedule = compile_for(counterexample, kafka)
+            except HighwaterError:
+                continue  # brokers cannot follow the path; another path may lead there
+            self.paths.mkdir(parents=True, exist_ok=True)
+            (self.paths / f"{name}-{kafka}.json").write_bytes(counterexample.to_json())
+            yield PlannedRun(
+                plan=plan(schedule, kafka, seed=seed, driver=driver),
+                label=f"{kafka} {name}",
+                files={"schedule.json": schedule.to_json()},
+            )
+            seed += 1

@@ -7,7 +7,7 @@ the release of the search.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Final
 
@@ -38,6 +38,7 @@ from highwater.checkers.model.schedules.compile_messages import (
 )
 from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
 from highwater.checkers.model.search.kafka_model import Counterexample
+from highwater.checkers.model.search.situations import situation_of
 from highwater.harness.base.errors import UsageError
 
 _EVERYBODY: Final = 7
@@ -69,10 +70,16 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
         return compile_by_message(counterexample, kafka)
     beats = _arrange(counterexample)
     rules = rules_of(kafka)
-    k = constants(counterexample.scope, rules)
-    path = [initial(counterexample.scope)]
+    # A path to a situation ends with one more record.
+    scope = replace(counterexample.scope, records=counterexample.scope.records + 1)
+    k = constants(scope, rules)
+    path = [initial(scope)]
     for beat in beats:
         path.append(_played(beat.moves, path[-1], k))
+    if situation_of(counterexample.invariant):
+        for beat in _ending(path[-1], k):
+            beats.append(beat)
+            path.append(_played(beat.moves, path[-1], k))
     killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
     revived, revival = _revived(path[-1], k, killed)
     steps = (
@@ -124,13 +131,16 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
             sets = dict.fromkeys((_EVERYBODY, before, before & after, after))
             choices.append([running | 1 << a for running in sets] if kraft else [1 << a])
         else:
-            alone = (1, 2, 4) if kind == Move.REASSIGN else ()
+            single = (1, 2, 4) if kind == Move.REASSIGN else ()
             sets = dict.fromkeys(
-                (before & after, after, before, *alone) if kraft else (0, before & after)
+                (before & after, after, before, *single) if kraft else (0, before & after)
             )
             gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
+            # The replay asks a running broker for the decisions of KRaft's controller.
+            alone = (1, 2, 4) if kraft else (0,)
             choices.append(
-                [running & ~gone for running in sets if running & ~gone or not kraft] or [0]
+                [running & ~gone for running in sets if running & ~gone or not kraft]
+                or [running for running in alone if not running & gone]
             )
     return choices
 
@@ -147,6 +157,23 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
         after = attempt(state, k, row)
         state = state if after is None else after
     return state
+
+
+def _ending(state: Vector, k: Constants) -> list[CompiledStep]:
+    """Return steps after which every broker runs and has one more record, which can be judged."""
+    everybody = (1 << int(k[K_BROKERS])) - 1
+    run = (int(Move.RUN), everybody, 0)
+    rows: list[Row] = []
+    for b in members(everybody):
+        dead = get(state, b, PROCESS) == ProcessState.DEAD
+        again = ((int(Move.EXPIRE), b, b), (int(Move.START), b, 0))
+        for row in again if dead else ((int(Move.RESUME), b, 0),):
+            if (after := attempt(state, k, row)) is not None:
+                rows.append(row)
+                state = after
+    state = _played([run], state, k)
+    rows += [run, (int(Move.SEND), leader_of(state, newest(state)), 0), run]
+    return [_beat(row, everybody) for row in rows]
 
 
 def _revived(

@@ -158,7 +158,7 @@ def test_on_kraft_a_stop_elects_whom_the_search_elects_whatever_the_order() -> N
 
 
 def test_an_unknown_release_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"no Kafka '9\.9\.9'"):
+    with pytest.raises(UsageError, match=r"know Kafka release '9\.9\.9'"):
         compile_for(found(TWO_MOVES, "acked-kept", "0.10.2.2"), "9.9.9")
 
 

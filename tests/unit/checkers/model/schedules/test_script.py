@@ -59,5 +59,5 @@ def test_what_the_model_cannot_do_it_says(line: str, says: str) -> None:
 def test_decisions_without_end_are_refused() -> None:
     last = "kill B C\nexpire B\nexpire C\nlet A"
     again = "kill A\nexpire A\nstart A\nlet A"
-    with pytest.raises(ScriptError, match=r"no more than \d+ decisions"):
+    with pytest.raises(ScriptError, match=r"more decisions than"):
         play("\n".join(["settle m0", last, *[again] * 6]), NEW)

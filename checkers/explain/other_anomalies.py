@@ -243,8 +243,7 @@ def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
 @explains(
     "reused-buffer",
     REUSES,
-    "The record was in the buffer of an expired batch, and the client reused the buffer for the "
-    "next batch.",
+    "The client reused the buffer of an expired batch, which had the record, for the next batch.",
 )
 def _reused_buffer(case: AnomalyCase) -> Links:
     sends = expired_sends(case.observed, case.anomaly["partition"])
@@ -276,8 +275,7 @@ def _final_read(case: AnomalyCase) -> Links:
 @explains(
     "whole-set",
     OLD_SETS,
-    "A follower fetched a complete compressed message set (before 0.11), although its log "
-    "already had a part of this set.",
+    "A follower fetched a compressed message set (before 0.11), although its log had a part of it.",
     needs=LOGS,
 )
 def _whole_set(case: AnomalyCase) -> Links:

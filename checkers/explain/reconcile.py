@@ -106,7 +106,9 @@ def _unobserved(explanations: PartitionExplanations) -> tuple[str, ...]:
         return ()
     number = sum(finding.count for finding in findings)
     verb = "is" if number == 1 else "are"
-    return (f"{count(number, 'finding')} {verb} not known. {findings[0].because[-1].says}",)
+    return (
+        f"{count(number, 'finding')} {verb} without a known cause. {findings[0].because[-1].says}",
+    )
 
 
 def _random_status(explanations: PartitionExplanations, verdict: Verdict) -> Status:

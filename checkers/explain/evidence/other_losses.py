@@ -78,8 +78,8 @@ def _removed_from_the_front(case: LostRecord) -> Links:
 @explains(
     "reused-sequence",
     has("purges_unanswered"),
-    "The client had already given the sequence number to an unanswered record of an aborted "
-    "transaction. The leader took the lost record for a copy of that record.",
+    "The client had given an unanswered, aborted record the same sequence number. The leader "
+    "took the lost record for a copy of that record.",
     applies=lambda case: case.observed.plan.workload.transactions,
     needs=LEADERS | FILES,
 )

@@ -188,8 +188,8 @@ def _flushed_early(case: LostRecord) -> Links:
 @explains(
     "unread",
     UNACKNOWLEDGED,
-    "The broker had not read the record when the connection ended. No log has a record that the "
-    "producer sent between the lost record and that end.",
+    "The broker had not read the record when the connection ended. No log has a later record of "
+    "that connection.",
     needs=LEADERS | FILES,
 )
 def _left_unread(case: LostRecord) -> Links:

@@ -60,8 +60,8 @@ class Rules:
     )
     join_from_epoch_start: bool = switch_field(
         "A follower joins the ISR when it has all records that the leader had at the start of "
-        "its epoch. Without this rule, it joins with all records below the leader's HW, but a "
-        "new leader's HW may be stale.",
+        "its epoch. Without this rule, it needs only the records below the leader's HW, which "
+        "may be stale.",
         "KAFKA-7128; Partition.maybeExpandIsr",
     )
     fenced_questions: bool = switch_field(
@@ -107,10 +107,10 @@ class Rules:
         "KAFKA-10706; Log.truncateTo",
     )
     elected_again_is_new: bool = switch_field(
-        "A leader that missed another leader's epoch, and is then elected again, forgets its "
-        "followers' LEOs. Without this rule, the leader uses LEOs from before its followers "
-        "truncated, and commits too much. No release has this rule. On KRaft a broker can skip a "
-        "leader's epoch; with ZooKeeper it can miss the decisions of a controller that crashed.",
+        "A leader that missed another leader's epoch, and is elected again, forgets its "
+        "followers' LEOs. Without this rule, it uses LEOs from before they truncated, and "
+        "commits too much. No release has this rule. KRaft brokers can skip epochs. With "
+        "ZooKeeper, brokers can miss a crashed controller's decisions.",
         "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = switch_field(

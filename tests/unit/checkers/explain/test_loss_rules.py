@@ -451,9 +451,9 @@ def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:
     assert [link.rule for link in links] == ["acks=all", "late_fenced", "cut", "elections"]
     assert links[1].says == (
         "Broker 3 had answered a fetch of broker 2 in epoch 1. The relay delayed the answer."
-        " Then broker 1 led in epoch 2. The answer came when broker 3 led in epoch 4. Broker 2 fetched"
-        " from the same offset as in epoch 1, and took the late answer for the answer to its"
-        " last fetch."
+        " Then broker 1 led in epoch 2. The answer came when broker 3 led in epoch 4."
+        " Broker 2 fetched from the same offset as in epoch 1, and took the late answer for the"
+        " answer to its last fetch."
     )
 
 

@@ -51,7 +51,7 @@ def zombie(evidence: InputEvidence) -> str:
     for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
             return (
-                f"{interrupted(pause)}; the output was written during the pause, and again after "
+                f"{interrupted(pause)}. The output was written during the pause, and again after "
                 f"the "
                 f"instance continued at {seconds(resumed_ns)}"
             )
@@ -91,9 +91,9 @@ def handed_over(evidence: InputEvidence) -> str:
         return ""  # a paused instance may have continued with the member's inputs
     return (
         f"the input's output was written at {seconds(first)} in generation {before.number} of "
-        f"the group;"
-        f" generation {after.number} began at {seconds(at)}, when the committed position was"
-        f" {position}, and member {member} stayed; the output was written again at {seconds(last)}"
+        f"the group."
+        f" Generation {after.number} began at {seconds(at)}, when the committed position was"
+        f" {position}, and member {member} stayed. The output was written again at {seconds(last)}"
     )
 
 
@@ -107,9 +107,9 @@ def not_committed(evidence: InputEvidence) -> str:
     if position > evidence.offset:
         return ""
     return (
-        f"the input's output was written at {seconds(first)}; {interrupted(event)}, when the "
+        f"the input's output was written at {seconds(first)}. Then {interrupted(event)}, when the "
         f"committed"
-        f" position was {position}; the output was written again at {seconds(last)}"
+        f" position was {position}. The output was written again at {seconds(last)}"
     )
 
 
@@ -126,7 +126,7 @@ def older_position(evidence: InputEvidence) -> str:
         if back and first <= after.time_ns and any(after.time_ns <= at <= last for at in reads_ns):
             return (
                 f"position {before.offset} was committed at {seconds(before.time_ns)}, and then"
-                f" position {after.offset} at {seconds(after.time_ns)}{_by(evidence, after)}; the"
+                f" position {after.offset} at {seconds(after.time_ns)}{_by(evidence, after)}. The"
                 f" output was written again at {seconds(last)}"
             )
     return ""
@@ -158,7 +158,7 @@ def some_partitions(evidence: InputEvidence) -> str:
         ]
         if len(times) >= _OFTEN:
             return (
-                f"inputs {position} to {evidence.offset} had outputs at {seconds(whole_ns)}; before"
+                f"inputs {position} to {evidence.offset} had outputs at {seconds(whole_ns)}. Before"
                 f" {interrupted(event)}, their member committed {len(times)} positions of partition"
                 f" {partition}, and none of this partition, whose position was {position}"
             )
@@ -174,8 +174,8 @@ def never_committed(evidence: InputEvidence) -> str:
     if evidence.commits or any(evidence.group.values()) or not habits.works_long:
         return ""
     return (
-        f"the group has no committed position after {habits.busy_s:.0f} s of work;"
-        f" {interrupted(event)}"
+        f"the group has no committed position after {habits.busy_s:.0f} s of work."
+        f" Then {interrupted(event)}"
     )
 
 
@@ -195,7 +195,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
         return ""
     return (
         f"position {position} was committed at {seconds(times[0])}, where the log has no record"
-        f" of the input, and no higher position was ever committed; {interrupted(event)}"
+        f" of the input, and no higher position was ever committed. Then {interrupted(event)}"
     )
 
 
@@ -208,8 +208,8 @@ def sent_twice(evidence: InputEvidence) -> str:
         return ""
     first, last = evidence.written_ns
     return (
-        f"the input's output was written at {seconds(first)} and again at {seconds(last)}; "
-        f"between these "
+        f"the input's output was written at {seconds(first)} and again at {seconds(last)}. "
+        f"Between these "
         f"times no"
         " instance ended, and there was no rebalance"
     )
@@ -234,7 +234,7 @@ def read_before(evidence: InputEvidence) -> str:
         if (behind and back and after.offset < before.offset) or (twice and since):
             return (
                 f"the input's output was written at {seconds(first)} and again at "
-                f"{seconds(last)}; its"
+                f"{seconds(last)}. Its"
                 f" member owned the partition before generation {again[1].number} of the group"
                 f" began at {seconds(again[0])}, too, and committed position {before.offset} at"
                 f" {seconds(before.time_ns)} and {after.offset} at {seconds(after.time_ns)}"
@@ -273,7 +273,7 @@ def no_longer_its_own(evidence: InputEvidence) -> str:
         return ""
     return (
         f"{first.by.sender} wrote its output at {seconds(first.time_ns)}, and position"
-        f" {passed.offset} was committed at {seconds(since)}{_by(evidence, passed)};"
+        f" {passed.offset} was committed at {seconds(since)}{_by(evidence, passed)}."
         f" {last.by.sender}, which had started before, wrote the output again at"
         f" {seconds(last.time_ns)}"
     )
@@ -303,13 +303,13 @@ def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
 def sent_again(evidence: InputEvidence) -> str:
     """Show that a program sent an output twice, although its producer's retries write it once."""
     says = sent_twice(evidence) if evidence.idempotent else ""
-    return says and f"{says}; the producer was idempotent, so its retries wrote nothing twice"
+    return says and f"{says}. The producer was idempotent, so its retries wrote nothing twice"
 
 
 def retried(evidence: InputEvidence) -> str:
     """Show that an output was written twice by a producer that is not idempotent."""
     says = sent_twice(evidence) if evidence.idempotent is False else ""
-    return says and f"{says}; the producer was not idempotent"
+    return says and f"{says}. The producer was not idempotent"
 
 
 def _in_one_generation(evidence: InputEvidence) -> bool:
@@ -394,9 +394,9 @@ def taken_over(evidence: InputEvidence) -> str:
 def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
     first, last = evidence.written_ns
     return (
-        f"the partition belonged to a member of generation {before.number} of the group; it"
+        f"the partition belonged to a member of generation {before.number} of the group. It"
         f" was not in the next generation, begun at {seconds(at)}, when the committed position was"
-        f" {position_at(evidence.commits or (), at)}; the output was written at {seconds(first)}"
+        f" {position_at(evidence.commits or (), at)}. The output was written at {seconds(first)}"
         f" and {seconds(last)}"
     )
 

@@ -64,7 +64,7 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
         if since_ns <= gone.answered_ns <= passed.time_ns + CLOCKS_NS and gone.acks in acks:
             return (
                 f"outputs from offset {gone.offset} of partition {gone.partition} on were"
-                f" acknowledged at {seconds(gone.answered_ns)}, but no log has them; position"
+                f" acknowledged at {seconds(gone.answered_ns)}, but no log has them. Position"
                 f" {passed.offset} was committed at {seconds(passed.time_ns)}, and this program "
                 f"always"
                 " commits after its outputs are acknowledged"
@@ -93,8 +93,8 @@ def position_outside(evidence: InputEvidence) -> str:
     )
     if evidence.withdrawn:
         return (
-            f"the input's output is in the log, in a transaction that was not committed; "
-            f"{committed}"
+            f"the input's output is in the log, in a transaction that was not committed, "
+            f"but {committed}"
         )
     if not evidence.habits.in_transactions or not (ended := _ended_before_its_output(evidence)):
         return ""
@@ -111,7 +111,7 @@ def shared_id(evidence: InputEvidence) -> str:
         return ""
     return (
         f"{len(fenced)} transactions of {fenced[0].name} were ended by another producer with that"
-        " id while all instances were alive; the input was passed by the transaction of position"
+        " id while all instances were alive. The input was passed by the transaction of position"
         f" {passed.offset}, at {seconds(passed.time_ns)}, which has no output of the input"
     )
 
@@ -130,7 +130,7 @@ def no_way_back(evidence: InputEvidence) -> str:
     committed = f"committed position {passed.offset} at {seconds(passed.time_ns)}"
     if evidence.withdrawn:
         return (
-            "the input's output is in the log, in a transaction that was not committed; another"
+            "the input's output is in the log, in a transaction that was not committed. Another"
             f" transaction {committed}"
         )
     since = _time_of(evidence, evidence.before)
@@ -139,7 +139,7 @@ def no_way_back(evidence: InputEvidence) -> str:
         return ""
     return (
         f"a transaction was aborted at {seconds(aborted[-1])}, after position {evidence.before}"
-        f" was committed; the next transaction {committed}, without an output of the input"
+        f" was committed. The next transaction {committed}, without an output of the input"
     )
 
 
@@ -170,7 +170,7 @@ def past_the_end(evidence: InputEvidence) -> str:
         return ""
     at, other = seconds(early[0].time_ns), early[0]
     return (
-        f"{committed}, soon after the input was sent, at {seconds(invoked_ns)}; this program"
+        f"{committed}, soon after the input was sent, at {seconds(invoked_ns)}. This program"
         f" committed {len(early)} positions before their inputs were sent, such as {other.offset}"
         f" of partition {other.partition} at {at}, whose input was sent at"
         f" {seconds(other.invoked_ns)}"
@@ -201,7 +201,7 @@ def begins_at_latest(evidence: InputEvidence) -> str:
         if assigned and begins_there and not evidence.interruption(at, following.output_ns):
             return (
                 f"the input's partition had no committed position when the group assigned it at"
-                f" {seconds(at)}; the input was sent before that, and the first input with an"
+                f" {seconds(at)}. The input was sent before that, and the first input with an"
                 f" output ({following.offset}) was sent at {seconds(following.sent_ns)}"
             )
     return ""
@@ -225,7 +225,7 @@ def handed_over(evidence: InputEvidence) -> str:
     return (
         f"position {passed.offset} was committed at {seconds(passed.time_ns)}, in generation"
         f" {before.number} of the group, when neither the input nor a later input of its"
-        f" partition had an output; generation {after.number} began at {seconds(at)}, its"
+        f" partition had an output. Generation {after.number} began at {seconds(at)}, its"
         f" member {member} stayed, and the input's output was never written"
     )
 
@@ -256,10 +256,10 @@ def newest_committed(evidence: InputEvidence) -> str:
     if end.time_ns > passed.time_ns + habits.late_ns:
         return ""
     return (
-        f"position {passed.offset} was committed at {seconds(passed.time_ns)}; this program"
+        f"position {passed.offset} was committed at {seconds(passed.time_ns)}. This program"
         f" commits after the output of the last input that a commit passes, and"
         f" {habits.newest} of its commits came before outputs of earlier inputs, by up to"
-        f" {seconds(habits.late_ns)}; {interrupted(end)}, and this output was not written"
+        f" {seconds(habits.late_ns)}. Then {interrupted(end)}, and this output was not written"
     )
 
 
@@ -320,7 +320,7 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
         between = passed.time_ns + MS_NS < first and last <= end.time_ns < evidence.later_ns
         return (
             f"{committed}, before the input's first output, at {seconds(first)}, and before the"
-            f" outputs of later inputs of its partition; {interrupted(end)}, and the other "
+            f" outputs of later inputs of its partition. Then {interrupted(end)}, and the other "
             f"outputs were "
             "not written"
             if between
@@ -328,16 +328,16 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
         )
     if evidence.later_ns > end.time_ns:
         return (
-            f"{committed}, when neither the input nor a later input of its partition had an output;"
-            f" {interrupted(end)}, and the input's output was never written"
+            f"{committed}, when neither the input nor a later input of its partition had an output."
+            f" Then {interrupted(end)}, and the input's output was never written"
         )
     late_ns = evidence.overdue_ns(evidence.before, passed, end.time_ns)
     if late_ns is None or position_at(evidence.commits or (), end.time_ns) != passed.offset:
         return ""
     return (
         f"{committed}, and outputs of inputs before this position were still written at "
-        f"{seconds(late_ns)};"
-        f" {interrupted(end)}, and this input's output was not written"
+        f"{seconds(late_ns)}."
+        f" Then {interrupted(end)}, and this input's output was not written"
     )
 
 
@@ -345,7 +345,7 @@ def error_ignored(evidence: InputEvidence) -> str:
     """Show by requests that an input was passed although its output could not be delivered."""
     says = _unanswered(evidence) if evidence.habits.awaits_outputs else ""
     return says and (
-        f"{says}; this program otherwise commits a position after the outputs of all "
+        f"{says}. This program otherwise commits a position after the outputs of all "
         f"inputs before it"
     )
 
@@ -409,7 +409,7 @@ def passed_at_first(evidence: InputEvidence) -> str:
         return ""
     says = passed_over(evidence) if commits[0].offset > evidence.offset else ""
     return says and (
-        f"{says}; the partition had no committed position before {seconds(commits[0].time_ns)}"
+        f"{says}. The partition had no committed position before {seconds(commits[0].time_ns)}"
     )
 
 
@@ -428,12 +428,12 @@ def passed_over(evidence: InputEvidence) -> str:
         f" position {passed.offset} was committed at {seconds(passed.time_ns)}"
     )
     if evidence.habits.never_ahead and end < evidence.undisturbed_ns:
-        return f"{passed_over}; this program commits a position after the outputs are written"
+        return f"{passed_over}. This program commits a position after the outputs are written"
     until = end + _IN_FLIGHT_NS
     since = _time_of(evidence, evidence.before)
     if until >= evidence.undisturbed_ns or evidence.interruption(since, until) is not None:
         return ""
-    return f"{passed_over}; no instance ended or was paused in this time, or soon after"
+    return f"{passed_over}. No instance ended or was paused in this time, or soon after"
 
 
 def _time_of(evidence: InputEvidence, position: int) -> int:

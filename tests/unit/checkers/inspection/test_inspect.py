@@ -467,7 +467,8 @@ CASES = {
         logs=(((4, SIX[4 * SIZE :]),),) * 2,
         verdict="unknown",
         files=epochs((0, 0)),
-        says="log begins with offset 4, but its file leader-epoch-checkpoint says that the log begins",
+        says="log begins with offset 4, but its file leader-epoch-checkpoint says that the log "
+        "begins",
         kinds={1: ("missing-segment",), 2: ("missing-segment",)},
     ),
     "deleted-by-retention": Case(

@@ -84,7 +84,8 @@ def test_a_record_with_the_sequence_number_of_another_is_the_programs_mistake(
     [(name, (kind, sentence))] = found(case).items()
     assert (name, kind) == ("p0-2", "lost-output")
     assert (
-        "A broker acknowledged its Produce at 3.000 s with offset 7 of payments-0. This offset has p0-1, which"
+        "A broker acknowledged its Produce at 3.000 s with offset 7 of payments-0. This offset "
+        "has p0-1, which"
         " the same producer had sent with the same sequence number (3). The program did it:"
         " sequence number of another record. Update the client." in sentence
     ) == named

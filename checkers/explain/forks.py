@@ -49,7 +49,9 @@ def _own_records(case: AnomalyCase) -> Chain:
         holes = [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]
         if holes and TRUNCATED_INSIDE.holds(observed, None):
             return Chain(links=tuple(holes))
-        return refuse("The replicas hold the same record there, or one of them holds no record.")
+        return refuse(
+            "The replicas have the same record at this offset, or one replica has no record."
+        )
     links: list[ExplanationLink] = []
     for broker, value in others.items():
         chain = _strayed(observed, trace, broker, offset, value)

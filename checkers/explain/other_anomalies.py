@@ -98,8 +98,8 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
 @explains(
     "retry-behind",
     RESENT,
-    "The earlier record got no response, and was sent again after the later record. A producer "
-    "has several requests in flight (max.in.flight.requests.per.connection).",
+    "The earlier record got no response, and was sent again after the later record "
+    "(max.in.flight.requests.per.connection).",
     needs=LEADERS,
 )
 def _sent_behind(case: RecordCase) -> Chain:
@@ -373,5 +373,5 @@ def _committed_in_part(case: AnomalyCase) -> Links:
 
 seen: Final = Explainer(
     (_committed_in_part, written_later, answered_as_another),
-    "No log was truncated there, and no rule of replication lets a client see this.",
+    "No log was truncated at this offset, and no rule of replication lets a client see this.",
 )

@@ -130,7 +130,7 @@ def _fork(
     if compared.below_hw:
         lies = _lies(compared.below_hw, number)
         yield (
-            f"{lies} below the HW of every replica with a record there, so no replica "
+            f"{lies} below the HW of every replica that has a record at it, so no replica "
             "will "
             "truncate its record."
         )
@@ -143,7 +143,7 @@ def _fork(
         yield (
             f"{_lies(above, number)} above the last checkpointed HW of some replica "
             f"(broker {lowest.broker} has the lowest, {lowest.hw}). That replica may "
-            "still truncate its records there."
+            "still truncate these records."
         )
 
 

@@ -351,7 +351,7 @@ def error_ignored(evidence: InputEvidence) -> str:
 
 
 def passed_in_trouble(evidence: InputEvidence) -> str:
-    """Show that a commit passed an input while a fault may have prevented its output.
+    """Show that a commit passed an input during a fault that may have prevented the input's output.
 
     Nothing is proved for a program that also passes inputs when there is no fault.
     """

@@ -75,7 +75,7 @@ def numbered_behind(case: RecordCase) -> Links:
     _AS_ANOTHER,
     NEW_EPOCH & UNKNOWN_CLIENT,
     "The client gave the record the sequence number of another record. The leader took it for a "
-    "copy of that record.",
+    "copy.",
     needs=FILES,
 )
 def numbered_as_another(case: LostRecord) -> Links:

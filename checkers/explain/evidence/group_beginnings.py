@@ -47,7 +47,7 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 @explains(
     "auto.offset.reset",
     SEEN_TO_HAPPEN | SHARE_SKIPS,
-    "A partition was added. The group had committed no offset there, and began after the record. "
+    "A partition was added. The group had committed no offset for it, and began after the record. "
     "Share groups do this up to 4.3 (KAFKA-20742).",
     needs=LEADERS,
 )
@@ -145,7 +145,8 @@ def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
     return ExplanationLink(
         rule="auto.offset.reset",
         says=f"{begins['process']} was assigned the partition {_after(begins, added_ns)}. Its group"
-        " had no committed offset there, so it began at the position of auto.offset.reset. The "
+        " had no committed offset for the partition, so it began at the position of "
+        "auto.offset.reset. The "
         "first"
         f" record that it received is {first['value']}, at offset {first['offset']}.",
         event=f"{begins['process']}: {SEEK}, to an unknown offset",
@@ -218,7 +219,8 @@ def _committed(commit: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="offsets.retention",
         says=f"{commit['process']} committed offset {commit['offset']} of partition"
-        f" {commit['partition']} for {commit['group']}. This is the group's last commit there.",
+        f" {commit['partition']} for {commit['group']}. This is the group's last commit for that "
+        f"partition.",
         event=f"{commit['process']}: commit, {OK}",
         time_ns=commit["complete_ns"],
     )

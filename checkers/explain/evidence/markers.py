@@ -133,7 +133,9 @@ def cut_marker(case: RecordCase) -> Links:
                 event="replicas",
                 broker=cut.start.leader,
             )
-            return *cut.links(f"Broker {cut.start.leader} led then, without the marker."), decided
+            return *cut.links(
+                f"After that, broker {cut.start.leader} led without the marker."
+            ), decided
     return ()
 
 
@@ -150,7 +152,7 @@ def _skipped(case: AnomalyCase) -> set[int]:
 @explains(
     "written-later",
     FAULT,
-    "A fault removed the records at these offsets, and other records were written there.",
+    "A fault removed the records at these offsets, and a leader wrote other records at them.",
     applies=lambda case: bool(_skipped(case)),
     needs=LEADERS | FILES,
 )
@@ -174,7 +176,7 @@ def written_later(case: AnomalyCase) -> Links:
     if not cuts or len(cuts) < len(places):
         return ()
     return cuts[-1].links(
-        f"Broker {cuts[-1].start.leader} led then, and wrote other records there."
+        f"After that, broker {cuts[-1].start.leader} led, and wrote other records at these offsets."
     )
 
 

@@ -69,7 +69,7 @@ def _removed_from_the_front(case: LostRecord) -> Links:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
         if fault.name in _FROM_THE_FRONT and later and case.begun_ns <= fault.effect_ns:
-            says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
+            says = f"After that, broker {fault.broker} led in epoch {later.epoch}."
             link = event_link("elections", says, later, fault.broker)
             return (case.ack, fault_link(fault), link)
     return ()
@@ -155,7 +155,7 @@ def _leadership(case: LostRecord, line: BrokerLogLine) -> Links:
     later = next((row for row in rows if row.time_ns >= case.ended_ns), None)
     if later is None:
         return ()
-    says = f"Broker {line.broker} led then, in epoch {later.epoch}."
+    says = f"After that, broker {line.broker} led in epoch {later.epoch}."
     return (event_link("elections", says, later, line.broker),)
 
 

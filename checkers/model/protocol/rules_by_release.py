@@ -109,8 +109,7 @@ class Rules:
     elected_again_is_new: bool = switch_field(
         "A leader that missed another leader's epoch, and is elected again, forgets its "
         "followers' LEOs. Without this rule, it uses LEOs from before they truncated, and "
-        "commits too much. No release has this rule. KRaft brokers can skip epochs. With "
-        "ZooKeeper, brokers can miss a crashed controller's decisions.",
+        "commits too much. No release has this rule.",
         "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = switch_field(

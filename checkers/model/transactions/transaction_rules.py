@@ -54,12 +54,12 @@ class TransactionRules:
     )
     copy_is_not_lowest: bool = switch_field(
         "A copy of a record that the leader has does not count as an unconfirmed record. No "
-        "release has this rule, which is a possible fix.",
+        "release has this rule.",
         "docs/findings/late-copy.md; UnifiedLog.maybeStartTransactionVerification",
     )
     open_in_epoch: bool = switch_field(
-        "A leader treats an open transaction of an older epoch as another transaction. It also "
-        "asks the coordinator about the first record of the new epoch.",
+        "A leader treats an open transaction of an older epoch as another transaction, so it "
+        "also asks about the first record of the new epoch.",
         "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.0.1, without it in 3.9.2)",
     )
     stale_epoch_first: bool = switch_field(

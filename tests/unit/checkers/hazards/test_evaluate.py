@@ -543,7 +543,11 @@ def test_kafkas_own_topics_are_looked_at(
     advice = of(facts, hazard, SAID | {"power": power})
     assert (advice.status, advice.topics) == (status, (name,))
     assert of(cluster("4.4.0"), hazard).status == "not affected"
-    assert of(cluster("4.4.0"), hazard).reasons[0].startswith(f"there is no topic {name}, so no ")
+    assert (
+        of(cluster("4.4.0"), hazard)
+        .reasons[0]
+        .startswith(f"the cluster has no topic {name}, so it has no ")
+    )
 
 
 def test_an_own_topic_without_settings_is_asked_for() -> None:

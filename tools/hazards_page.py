@@ -17,7 +17,7 @@ from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import Prediction
 from tools import model_tables, story_runs
 
-_LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
+_LOSES: Final = "An acknowledged record. Only a reader that knows the sent records notices."
 _KAFKAS: Final = re.compile(r"KAFKA-|KIP-")
 _NEAREST: Final[tuple[Evidence, ...]] = ("hand", "source")
 """The kinds of evidence for hazards whose command runs another schedule."""

@@ -194,7 +194,7 @@ def rules(measured: Sequence[Mutation]) -> str:
 
 
 def _short(meaning: str) -> str:
-    return meaning.replace("without the rule", "without it")
+    return meaning.replace("Without this rule", "Without it")
 
 
 def _needed(mutation: Mutation) -> str:

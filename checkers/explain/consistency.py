@@ -1,7 +1,7 @@
-"""Consistency: the history and the disks must agree on each record, in every release.
+"""Consistency of a run's evidence: the history and the disks must agree on each record.
 
-Kafka's rules can explain a difference only if they allow it. A history that lacks rows, or a disk
-that was edited, contradicts the rest of the evidence.
+Kafka's rules allow some differences. Any other difference means that the history lacks rows, or
+that a disk was edited.
 """
 
 import re
@@ -28,20 +28,22 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
-    """Yield contradictions in a run's evidence, each with its partition, or None."""
+    """Yield the contradictions in a run's evidence, each with its partition, or None."""
     sends = observed.sends()
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
     reads = observed.ops.filter(pc.equal(observed.ops["kind"], READ))
     strange = {partition for partition in observed.traces if expired_sends(observed, partition)}
     ours = pc.invert(pc.is_in(reads["partition"], pa.array(sorted(strange), pa.int32())))
-    yield from ((None, wrong) for wrong in _unsent(sent, reads.filter(ours)["value"], "read"))
+    yield from (
+        (None, wrong) for wrong in _unsent(sent, reads.filter(ours)["value"], "a consumer read")
+    )
     hidden = _hidden(observed, sends)
     for partition, trace in observed.traces.items():
         here = reads.filter(pc.equal(reads["partition"], partition))
         for disk in trace.disks.values():
             ids = [] if partition in strange else disk.ids
-            problems = _unsent(sent, pa.array(ids, pa.string()), "on a disk")
+            problems = _unsent(sent, pa.array(ids, pa.string()), "a disk holds")
             yield from ((partition, wrong) for wrong in problems)
         keyed = observed.plan.workload.keys > 0
         yield from ((partition, wrong) for wrong in _disks(observed, trace, compacted=keyed))
@@ -68,7 +70,8 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
 def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
     """Yield the committed records whose outcome another transaction's marker decided."""
     if observed.lacks(Observation.WIRE) and late_marker.licence.holds(observed, None):
-        yield from sends["value"].to_pylist()  # any of them may have met a late marker
+        # a late marker may have decided the outcome of any record
+        yield from sends["value"].to_pylist()
         return
     late = any(observed.late("WriteTxnMarkers"))
     if not late and not any(any(observed.removals(partition)) for partition in observed.traces):
@@ -98,16 +101,16 @@ def _unsent(
     """Yield records that were read, or are on a disk, but were never sent."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
-        says = f"No producer sent {_listed(sorted(unknown))}, which is {where}."
-        yield _wrong(says, "history/ops" if where == "read" else "replicas")
+        says = f"No producer sent {_listed(sorted(unknown))}, which {where}."
+        yield _wrong(says, "history/ops" if where == "a consumer read" else "replicas")
 
 
 def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
     """Yield disks on which offsets do not rise by one, epochs fall, or an epoch begins too early.
 
-    An epoch begins too early if its first offset is below the one at which its leader began. If the
-    topic is compacted, offsets may be missing. On ZooKeeper, a leader that is alone in the ISR may
-    restart, and begin its epoch again at the new end of its log.
+    An epoch begins too early if its first offset is below the offset at which its leader began. If
+    the topic is compacted, offsets may be missing. On ZooKeeper, a leader that is alone in the ISR
+    may restart, and begin its epoch again at the new end of its log.
     """
     begun = {start.epoch: start.offset for start in trace.starts if start.logged}
     for line in (
@@ -137,14 +140,16 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
             first = int(disk.offsets[np.argmax(disk.epochs == epoch)])
             if epoch >= 0 and first < begun.get(int(epoch), 0):
                 yield _wrong(
-                    f"The disk of broker {broker} has epoch {epoch} from offset {first}, before its"
-                    f" leader began at {begun[int(epoch)]}.",
+                    f"The disk of broker {broker} has records of epoch {epoch} from offset "
+                    f"{first} on, but the"
+                    f" leader of that epoch began at offset "
+                    f"{begun[int(epoch)]}.",
                     "replicas",
                 )
 
 
 def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
-    """Return the offset and id of the partition's fence, its last acknowledged record."""
+    """Return the offset and id of the partition's fence, the last record that the run sends."""
     ours = pc.and_(pc.equal(sends["process"], FENCE), pc.equal(sends["outcome"], OK))
     here = sends.filter(pc.and_(ours, pc.equal(sends["partition"], trace.partition)))
     rows = zip(here["offset"].to_pylist(), here["value"].to_pylist(), strict=True)
@@ -154,9 +159,9 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
 ) -> Iterator[ExplanationLink]:
-    """Yield replicas in the ISR that lack the fence, which was committed.
+    """Yield replicas in the ISR that lack the fence, although the fence was committed.
 
-    A complete log may have moved to a remote tier (KIP-405), with the fence.
+    A complete log, with the fence, may have moved to a remote tier (KIP-405).
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     if observed.lacks(Observation.DISKS):
@@ -169,7 +174,8 @@ def _ends(
             if disk is None or disk.record(offset) != value:
                 yield _wrong(
                     f"The disk of broker {broker}, a member of the ISR, lacks {value}, which the"
-                    f" whole ISR of {observed.topic}-{trace.partition} acknowledged at {offset}.",
+                    f" whole ISR of {observed.topic}-{trace.partition} acknowledged at offset "
+                    f"{offset}.",
                     "replicas",
                 )
 
@@ -208,7 +214,7 @@ def _final_reads(
 def _jumps(
     observed: RunTraces, trace: Trace, reads: pa.Table, hidden: set[str]
 ) -> Iterator[ExplanationLink]:
-    """Yield gaps in a consumer's reads, in a partition that had the same leader all the time.
+    """Yield gaps in a consumer's reads, in a partition whose leader never changed.
 
     Members of a group are left out. Transaction markers and uncommitted records are no gap. Offsets
     that a fault removed later are no gap either, because the disk does not show their records.
@@ -232,7 +238,9 @@ def _jumps(
             after, then = int(offsets[index]), int(offsets[index + 1])
             offsets_taken = _taken_after(observed, trace, int(asked_ns[index + 1]))
             if not (unread | offsets_taken).issuperset(range(after + 1, then)):
-                yield _wrong(f"{process} read nothing between {after} and {then}.", "history/ops")
+                yield _wrong(
+                    f"{process} read no record between offsets {after} and {then}.", "history/ops"
+                )
                 break
 
 

@@ -57,8 +57,8 @@ def _changed(
 ) -> Iterator[ExplanationLink]:
     """Yield brokers that joined the ISR while they were down or not caught up.
 
-    A broker that leaves the ISR is not checked: its lag, or the loss of its session, is not
-    observed.
+    A broker that leaves the ISR is not checked, because a run does not observe lag or lost
+    sessions.
     """
     for joined in {*now.isr} - {*before.isr}:
         asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
@@ -71,7 +71,7 @@ def _changed(
 def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
     """Return whether a broker was certainly down around a time.
 
-    A broker that starts is not down: on a busy machine healing may take a minute.
+    A broker that is starting does not count as down: on a busy machine a start may take a minute.
     """
     starts = [line.time_ns for line in trace.of_kind(broker, "start")]
     return any(
@@ -110,7 +110,7 @@ def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) ->
     """Return whether a follower lost records after the leader had asked to add it to the ISR.
 
     A controller without KIP-903 does not check whether the broker has restarted since that request
-    (KAFKA-14139). Only a request that the relay held back is known to be so late.
+    (KAFKA-14139). Only a request that the relay delayed is known to arrive that late.
     """
     asked_ns = [
         row["time_ns"]

@@ -107,8 +107,8 @@ class PartitionExplanations:
     Attributes:
         observed: the lost records, and the offsets at which replicas hold different records.
         findings: one for each anomaly and for each event that no rule allows.
-        checked: how many events of each kind were checked.
-        unread: why the run's trace could not be read; empty if it was.
+        checked: the number of checked events of each kind.
+        unread: the reason why the run's trace could not be read; empty if it could.
         trace: the observations of the run; None if they could not be read.
     """
 
@@ -140,7 +140,7 @@ def explain(run: Run) -> PartitionExplanations:
     except HarnessError as error:
         return _unread(outcome, rows, error.message)
     except Exception as error:  # noqa: BLE001 - whatever a broken file leads to, nothing is explained
-        return _unread(outcome, rows, f"the trace could not be followed: {error!r}"[:_WORDS_MAX])
+        return _unread(outcome, rows, f"the run's trace could not be read: {error!r}"[:_WORDS_MAX])
     observed.suspect(_records(rows))
     findings = [_finding(row, _EXPLAIN.get(row["kind"], seen)(observed, row)) for row in rows]
     return PartitionExplanations(
@@ -214,7 +214,7 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
 
 
 def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
-    """Return one finding for anomalies that differ only in their record, with their count."""
+    """Return one finding for all anomalies that differ only in their record, with their count."""
     by_subject: dict[tuple[object, ...], ModelFinding] = {}
     for finding in findings:
         links = (link for link in finding.because if not link.rule.startswith("acks="))
@@ -228,7 +228,7 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:
-    """Return how many events of each kind were checked, without kinds that were not observed."""
+    """Return the number of checked events of each kind, without kinds that were not observed."""
     traces = observed.traces.values()
     counts = {
         "elections": sum(len(trace.starts) for trace in traces),

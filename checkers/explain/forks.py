@@ -21,7 +21,7 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import NEVER
 
 TRUNCATED_INSIDE: Final = lacks("epochs") | lacks("exact_epochs")
-"""The licence for truncations inside a batch. An epoch of the leader ends with a batch. But a
+"""The licence for truncations inside a batch. A leader's epoch ends at the end of a batch. But a
 broker's own HW, or the end of an epoch in another log, may be inside a batch."""
 
 
@@ -49,7 +49,9 @@ def _own_records(case: AnomalyCase) -> Chain:
         holes = [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]
         if holes and TRUNCATED_INSIDE.holds(observed, None):
             return Chain(links=tuple(holes))
-        return refuse("The replicas hold the same record there, or one of them holds no record.")
+        return refuse(
+            "The replicas have the same record at this offset, or one replica has no record."
+        )
     links: list[ExplanationLink] = []
     for broker, value in others.items():
         chain = _strayed(observed, trace, broker, offset, value)
@@ -76,11 +78,11 @@ def _strayed(
     # The first records may be sent before the first observation.
     before = trace.leadership(send["invoke_ns"]) or next(iter(trace.leaderships), None)
     disk = trace.disks[broker]
-    twice = disk.record(send["offset"]) == value  # a retry had the answer
+    twice = disk.record(send["offset"]) == value  # the response was for a retry
     for start in trace.starts:
         if before is None or start.epoch <= before.epoch:
             continue
-        # An unclean election has let it lead with an older fork of its own.
+        # After an unclean election, the new leader may have another, older record there.
         older = trace.older(start.broker, offset, disk.epoch(offset))
         if not (0 <= start.offset <= offset or older):
             continue
@@ -92,7 +94,7 @@ def _strayed(
         if lacks("epochs"):
             rule, where = "epochs", "its own HW"
         elif lacks("exact_epochs") and disk.epoch(offset) < start.epoch:
-            rule, where = "exact_epochs", "where its leader's answer was"
+            rule, where = "exact_epochs", "the offset in its leader's answer"
         else:
             continue
         appended = acknowledged(observed, trace, send)
@@ -104,10 +106,10 @@ def _strayed(
 def _noop_truncation(
     trace: Trace, broker: int, start: LeadershipStart, offset: int
 ) -> BrokerLogLine | None:
-    """Return the log line by which a replica kept an offset above its leader's begin.
+    """Return the log line which shows that a replica kept its own record at an offset.
 
-    None if the replica truncated its log to that offset or below: then it fetched the leader's
-    records.
+    Return None if the replica truncated its log to that offset or below. Then it fetched the
+    leader's records.
     """
     lines = [
         line

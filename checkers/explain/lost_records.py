@@ -1,8 +1,7 @@
 """Explains lost records by tables of explanations; the first explanation with evidence is used.
 
-``WITHDRAWN`` is for records that are in the log but are not read, ``UNANSWERED`` for records
-without an offset, ``SUCCESSION`` for each leader that began without the record, and ``OTHERWISE``
-for other causes.
+``WITHDRAWN`` explains records that are in the log but are not read, ``UNANSWERED`` records without
+an offset, ``SUCCESSION`` each leader that began without the record, and ``OTHERWISE`` other causes.
 """
 
 from highwater.checkers.explain.evidence.evidence_links import (
@@ -45,7 +44,7 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
 
 def _unanswered(case: LostRecord) -> Chain:
     links = first(UNANSWERED, case)
-    why_not = "Its leader ran undisturbed when the record was sent."
+    why_not = "No fault disturbed the record's leader when the record was sent."
     return Chain(links=links) if links else refuse(why_not, case.ack)
 
 
@@ -66,16 +65,16 @@ def _after(record: LostRecord, start: LeadershipStart) -> Chain:
     if links := first(SUCCESSION, case):
         return Chain(links=links)
     if case.is_unclean:
-        why_not = "The leader was elected from outside the ISR, which is not allowed."
+        why_not = "The leader was elected from outside the ISR, although unclean elections are off."
         return refuse(why_not, case.ack, case.election)
     cut = (cut_link(case.cut),) if case.cut else ()
     return unknown("A member of the ISR should have had the record.", case.ack, *cut, case.election)
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return why a record is not lost; empty if it is.
+    """Return the reason why a record does not count as lost; empty if it is lost.
 
-    The last leader's disk has the record, or is missing.
+    The reason is that the last leader's disk has the record, or is missing.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None or observed.lacks(Observation.DISKS):

@@ -37,7 +37,7 @@ class ObservationSource:
     """The source of an observation on each kind of cluster; empty if there is none.
 
     Attributes:
-        shows: what the observation shows.
+        shows: the events that the observation shows.
         started: the source on clusters that Highwater starts, of processes or of containers.
         inventory: the source on external brokers, with commands for their machines.
         managed: the source on a service without access to its machines.

@@ -81,7 +81,7 @@ def _has_two_epochs(case: RecordCase) -> bool:
 @explains(
     "retry-in-another-epoch",
     NEW_EPOCH,
-    "An idempotent producer had no answer, took a new epoch, and sent the record again.",
+    "An idempotent producer got no response, took a new epoch, and sent the record again.",
     applies=_has_two_epochs,
     needs=LEADERS | FILES,
 )
@@ -98,8 +98,8 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
 @explains(
     "retry-behind",
     RESENT,
-    "The earlier record had no answer, and was sent again behind the later one: a producer has"
-    " several requests in flight (max.in.flight.requests.per.connection).",
+    "The earlier record got no response, and was sent again after the later record "
+    "(max.in.flight.requests.per.connection).",
     needs=LEADERS,
 )
 def _sent_behind(case: RecordCase) -> Chain:
@@ -109,7 +109,7 @@ def _sent_behind(case: RecordCase) -> Chain:
 @explains(
     "retry-elsewhere",
     RESENT & UNKNOWN_CLIENT,
-    "Another partition's leader changed, and the client sent this record again, too.",
+    "The leader of another partition changed, and the client also sent this record again.",
     needs=LEADERS,
 )
 def _sent_again_elsewhere(case: RecordCase) -> Links:
@@ -133,7 +133,7 @@ def _sent_again_elsewhere(case: RecordCase) -> Links:
 @explains(
     "in-flight-together",
     RESENT & UNKNOWN_CLIENT,
-    "The later record was sent before the earlier one had an answer.",
+    "The client sent the later record before it had a response about the earlier record.",
 )
 def _in_flight_together(case: RecordCase) -> Links:
     """Return two sends that overlap.
@@ -145,7 +145,7 @@ def _in_flight_together(case: RecordCase) -> Links:
         return ()
     says = (
         f"{later['value']} was sent before {earlier['value']} had been answered, and their client"
-        " does not number records: no broker knows their order."
+        " does not number records. So no broker knows their order."
     )
     return (
         ExplanationLink(
@@ -160,7 +160,7 @@ def _in_flight_together(case: RecordCase) -> Links:
 @explains(
     "overtaken",
     RESENT & UNACKNOWLEDGED,
-    "The earlier record waited at its broker when the client gave up the connection.",
+    "The earlier record waited at its broker when the client closed the connection.",
 )
 def _overtaken(case: RecordCase) -> Links:
     """Return the end of the connection on which the earlier request waited at a busy broker.
@@ -175,8 +175,8 @@ def _overtaken(case: RecordCase) -> Links:
     for line in case.observed.clients.get(earlier["process"], ()):
         if sent_ns <= line.time_ns <= next_ns <= sent_ns + WITHIN.backlog:
             says = (
-                f"{earlier['value']} waited at its broker when {earlier['process']} gave up the"
-                f" connection, and {later['value']} came on the next connection."
+                f"{earlier['value']} waited at its broker when {earlier['process']} closed the"
+                f" connection, and {later['value']} arrived on the next connection."
             )
             link = ExplanationLink(
                 rule="connection-end", says=says, event=line.text, time_ns=line.time_ns
@@ -188,7 +188,7 @@ def _overtaken(case: RecordCase) -> Links:
 @explains(
     "taken-at-once",
     RESENT & TWO_AT_ONCE,
-    "A client closed its connection, and the broker handled its last two requests at once.",
+    "A client closed its connection, and the broker handled two of its requests at the same time.",
     needs=LEADERS,
 )
 def _taken_at_once(case: RecordCase) -> Links:
@@ -206,8 +206,8 @@ def _taken_at_once(case: RecordCase) -> Links:
     if not all(_FIRST <= software.number < _FIXED for software in ran):
         return ()
     says = (
-        f"{process} left, and the broker had read neither {case.send['value']} nor"
-        f" {case.anomaly['value']} before: it handled both at once (KAFKA-5587)."
+        f"{process} closed its connection before the broker had read {case.send['value']} and"
+        f" {case.anomaly['value']}. The broker handled both at the same time (KAFKA-5587)."
     )
     link = ExplanationLink(
         rule="connection-end", says=says, event=f"{process}: its last send", time_ns=left_ns
@@ -220,7 +220,7 @@ def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
         return refuse("It is not known to which partition the record was sent.")
-    # With acks=0 the producer takes a send as successful when its request has left.
+    # With acks=0 a send counts as successful when its request has left the producer.
     later_ns = WITHIN.log if observed.plan.workload.acks == "0" else 0
     link = unanswered(observed, send, until_ns + later_ns)
     link = link or disturbed(observed, trace, case.begun_ns, until_ns)
@@ -243,7 +243,7 @@ def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
 @explains(
     "reused-buffer",
     REUSES,
-    "It was in the buffer of an expired batch, which the client gave to the next batch.",
+    "The client reused the buffer of an expired batch, which had the record, for the next batch.",
 )
 def _reused_buffer(case: AnomalyCase) -> Links:
     sends = expired_sends(case.observed, case.anomaly["partition"])
@@ -275,7 +275,7 @@ def _final_read(case: AnomalyCase) -> Links:
 @explains(
     "whole-set",
     OLD_SETS,
-    "A compressed set from before 0.11 was fetched whole, though it begins in the log.",
+    "A follower fetched a compressed message set (before 0.11), although its log had a part of it.",
     needs=LOGS,
 )
 def _whole_set(case: AnomalyCase) -> Links:
@@ -290,8 +290,11 @@ def _whole_set(case: AnomalyCase) -> Links:
 def _went_on(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="whole-set",
-        says=f"From {cut.offset} on the broker fetched a compressed message set from its new leader"
-        f" that begins before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
+        says=f"The broker fetched from offset {cut.offset} on. Its new leader sent a compressed "
+        f"message"
+        f" set that begins before this offset and ends at {copy['offset']}, "
+        f"because before 0.11"
+        f" message sets are always sent as a unit.",
         event=copy["note"],
         broker=copy["broker"],
         time_ns=cut.time_ns,
@@ -308,12 +311,13 @@ def _bit_flip(case: AnomalyCase) -> Links:
     return ()
 
 
-@explains(CONTROLLER_DISK_LOSS, FAULT, "A voter lost its disk, with all its records.")
+@explains(CONTROLLER_DISK_LOSS, FAULT, "A KRaft voter lost its disk, with all its records.")
 def _controller_disks(case: AnomalyCase) -> Links:
     """Return the faults that emptied controllers' disks.
 
-    Raft keeps records that are on a majority of disks (KIP-595). A voter with an empty disk may
-    vote for a voter that lacks such records, and a single voter cannot fetch them from another.
+    Raft keeps records that are on a majority of disks (KIP-595). But a voter with an empty disk may
+    vote for a voter that lacks such records. A single voter cannot fetch its records from any other
+    voter.
     """
     faults = (fault for fault in case.observed.faults if fault.name == CONTROLLER_DISK_LOSS)
     return tuple(map(fault_link, faults))
@@ -335,19 +339,20 @@ def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
 # without idempotence (KIP-98) the leader does not know that it refused an earlier record.
 duplicate: Final = Explainer(
     (_sent_again_at_all, _sent_in_another_epoch, _sent_again_elsewhere, numbered_anew),
-    "Its producer is idempotent: the broker should have recognised the record.",
+    "The record's producer is idempotent, so the broker should have recognised the copy.",
     _of_its_send,
 )
 reordered: Final = Explainer(
     (_sent_behind, _taken_at_once, _overtaken, _in_flight_together, numbered_behind),
-    "Its producer is idempotent: the broker should have kept the order.",
+    "The records' producer is idempotent, so the broker should have kept their order.",
     lambda observed, anomaly: _sent(observed, anomaly, anomaly["steps"][0]),
 )
 phantom: Final = Explainer(
-    (_reused_buffer,), "No batch of its partition expired in a client that reuses its buffer."
+    (_reused_buffer,), "No batch of the partition expired in a client that reuses buffers."
 )
 unseen: Final = Explainer(
-    (_final_read,), "The final read reported no problem, but it did not reach the fence."
+    (_final_read,),
+    "The final read reported no problem, but it did not reach the fence (the run's last record).",
 )
 corrupt: Final = Explainer((_whole_set, _bit_flip), "No rule of replication damages a disk.")
 decided: Final = Explainer((_controller_disks,), "Every controller kept its disk.")
@@ -368,5 +373,5 @@ def _committed_in_part(case: AnomalyCase) -> Links:
 
 seen: Final = Explainer(
     (_committed_in_part, written_later, answered_as_another),
-    "Nothing was truncated there, and no rule of replication lets a client see this.",
+    "No log was truncated at this offset, and no rule of replication lets a client see this.",
 )

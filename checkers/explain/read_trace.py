@@ -66,7 +66,7 @@ _Tail: TypeAlias = tuple[FaultInterval, range]
 
 
 def observe(run: Run) -> RunTraces:
-    """Read all evidence of a run that the rules are compared with.
+    """Read all evidence of a run that is compared with the rules.
 
     Raises:
         StoreError: a table is missing or broken.
@@ -172,7 +172,7 @@ def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
 
 
 def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
-    """Return log lines by partition and broker; lines without a partition belong to all."""
+    """Return log lines by partition and broker; a line without a partition counts for each one."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] in _IGNORED:
@@ -196,16 +196,15 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _journal(run: Run) -> list[dict[str, Any]]:
-    """Return the actions of group members, with their responses; nothing if no table has them."""
+    """Return the actions of group members, with their responses; empty if the run has no table."""
     rows: list[dict[str, Any]] = []
     return run.table(GROUPS_TABLE).to_pylist() if run.parquet(GROUPS_TABLE).exists() else rows
 
 
 def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
-    """Return the rows of these events of single messages, of both sides unless one is named.
+    """Return the rows of ``events/messages`` with these events, and with this side, if given.
 
-    The relay held back messages of the events ``sent`` and ``repeated`` and then sent them, so they
-    are late.
+    The relay first delayed the messages of the events ``sent`` and ``repeated``, so they are late.
     """
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
@@ -216,7 +215,7 @@ def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
 def _faults(
     rows: list[dict[str, Any]], begins: Strikes, lines: dict[int, list[BrokerLogLine]]
 ) -> list[FaultInterval]:
-    """Return faults by their begin. In a story, a broker's log line shows when its stop began."""
+    """Return faults in order of time. In a scenario, a broker's log shows when its stop began."""
     faults, _ = fault_intervals(rows, begins)
     if not begins:
         faults = [
@@ -322,7 +321,7 @@ def _start(
         leo, was_struck = first, True
     said_unclean = _said_unclean(trace, row)
     outside = said_unclean or outside
-    # KRaft logs an unclean election of the broker that led last, too.
+    # KRaft also logs an unclean election when it elects the last known leader.
     again = outside is not None and f"lastKnownElr: [{row.leader}] ->" in outside
     return LeadershipStart(
         time_ns=row.time_ns,

@@ -1,4 +1,4 @@
-"""Makes the model's answer about a run: predicted, observed, explained and unexplained events."""
+"""Compares a run with the model: predicted, observed, explained and unexplained events."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -33,7 +33,7 @@ _FENCE: Final = "fence"
 
 
 def as_random(run: Run, verdict: Verdict) -> Reconciliation:
-    """Return the answer about a run without a script, by a comparison with the rules."""
+    """Return the result for a run without a script: a comparison with the release's rules."""
     explained = explain(run)
     return Reconciliation(
         run=run.name,
@@ -55,7 +55,7 @@ def as_scripted(
     remedies: Sequence[tuple[str, ...]] = (),
     course: Sequence[ModelSnapshot] = (),
 ) -> Reconciliation:
-    """Return the answer about a run whose script the model has also executed.
+    """Return the result for a run whose script the model has also executed.
 
     Args:
         run: the run.
@@ -100,13 +100,15 @@ def _undecided(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _unobserved(explanations: PartitionExplanations) -> tuple[str, ...]:
-    """Return a sentence on missing observations without which anomalies have no explanation."""
+    """Return a sentence on findings that stay unknown because observations are missing."""
     findings = [finding for finding in explanations.findings if finding.verdict == "unknown"]
     if not findings or explanations.trace is None:
         return ()
     number = sum(finding.count for finding in findings)
     verb = "is" if number == 1 else "are"
-    return (f"{count(number, 'finding')} {verb} not known. {findings[0].because[-1].says}",)
+    return (
+        f"{count(number, 'finding')} {verb} without a known cause. {findings[0].because[-1].says}",
+    )
 
 
 def _random_status(explanations: PartitionExplanations, verdict: Verdict) -> Status:
@@ -167,7 +169,7 @@ def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
 def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[Difference]:
     for broker, log in predicted.logs.items():
         if not broker.isdecimal():
-            continue  # it is not known which broker had the role of this replica
+            continue  # the run does not show which broker had the role of this replica
         for offset, (predicted_id, observed_id) in enumerate(
             zip_longest(log, observed.logs.get(broker, ()))
         ):
@@ -179,9 +181,12 @@ def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Ite
 
 def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[str]:
     for record in sorted({*predicted.lost} - {*observed.lost}):
-        yield f"{record} was predicted to be lost, but was not."
+        yield f"The model predicted the loss of {record}, but it was not lost."
     for offset in sorted({*predicted.forked} - {*observed.forked}):
-        yield f"Offset {offset} was predicted to hold different records, but did not."
+        yield (
+            f"The model predicted different records at offset {offset}, but the replicas agree "
+            f"there."
+        )
 
 
 def _with_prediction(
@@ -189,8 +194,8 @@ def _with_prediction(
 ) -> ModelFinding:
     """Return a finding, changed to unexplained if the model does not predict it.
 
-    The finding stays unknown if observations are missing. A finding that the model predicts and no
-    chain contradicts is explained by the switch that would prevent it.
+    The finding stays unknown if observations are missing. If the model predicts the finding, and no
+    evidence contradicts it, the switch that would prevent it explains the finding.
     """
     expected = (finding.kind == "lost-write" and finding.record in predicted.lost) or (
         finding.kind == "divergence" and finding.offset in predicted.forked
@@ -204,8 +209,9 @@ def _with_prediction(
         )
         because = ExplanationLink(
             rule=switches[0],
-            says="The model, playing the same script, does so, too, but not if this held:"
-            f" {descriptions}",
+            says="The model, which executes the same script, predicts this, too. It does not "
+            "happen under"
+            f" this rule: {descriptions}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )
         links = (*finding.because[:-1], because)
@@ -213,6 +219,6 @@ def _with_prediction(
     if expected or finding.because[-1].rule == UNOBSERVED:
         return finding
     link = ExplanationLink(
-        rule="none", says="The model, playing the same script, does not do this."
+        rule="none", says="The model, which executes the same script, does not predict this."
     )
     return msgspec.structs.replace(finding, verdict="unexplained", because=(*finding.because, link))

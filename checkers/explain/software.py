@@ -1,4 +1,4 @@
-"""The software of each broker over time: in an upgrade its rules change during the run.
+"""The software of each broker over time: in an upgrade the rules of a broker change during the run.
 
 Jars, protocol and message format change broker by broker, by a restart. On KRaft the features
 change for all brokers at once, without a restart. ``events/faults`` has a note of each change
@@ -53,8 +53,8 @@ class Software:
     """The release of a broker's jars, and its rules, by protocol, format and client.
 
     Attributes:
-        transactions: the rules of transactions, for each known library if the client's library is
-            not known; empty if the release has no transactions.
+        transactions: the rules of transactions; several if the model does not know the client's
+            library; empty if the release has no transactions.
     """
 
     kafka: str
@@ -78,7 +78,7 @@ class Software:
         )
 
     def may_be(self, rule: str, *, value: bool) -> bool:
-        """Return whether a switch may have this value; False without such rules."""
+        """Return whether a switch may have this value; False if the release has no such rules."""
         possible = (self.rules,) if rule in SWITCHES else self.transactions
         return any(bool(getattr(rules, rule)) is value for rules in possible)
 
@@ -114,7 +114,7 @@ class SoftwareHistory:
 
     @property
     def kraft(self) -> bool:
-        """True if a KRaft quorum stores the metadata; an upgrade never changes that."""
+        """True if a KRaft quorum stores the metadata. No upgrade changes this during a run."""
         return self.first.rules.kraft
 
     @property
@@ -156,7 +156,7 @@ class SoftwareHistory:
 def software_history(
     plan: Plan, faults: Sequence[_Row], strikes: Strikes, log_lines: Sequence[_Row]
 ) -> SoftwareHistory:
-    """Return the software of a run's brokers; a story begins after the changes.
+    """Return the software of a run's brokers. In a scripted scenario it never changes.
 
     Args:
         plan: the run's plan.
@@ -228,7 +228,7 @@ def _changes(
 def _booted(log_lines: Iterable[_Row], broker: int, since_ns: int, until_ns: int) -> int:
     """Return when a broker ran again, by its first log line after the stop.
 
-    Without a log line, the end of the interval: until then it ran its old software.
+    Without such a line, return the end of the interval: until then it ran its old software.
     """
     booted_ns = until_ns
     for row in log_lines:

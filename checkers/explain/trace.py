@@ -79,16 +79,16 @@ class LeadershipStart:
     """The beginning of a broker's leadership: its offset, and the evidence.
 
     Attributes:
-        time_ns: when the leader was observed.
+        time_ns: the time at which the leader was observed.
         offset: the offset at which the leader began.
         unclean: evidence that the leader was elected from outside the ISR; None without evidence.
-        last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966), or
-            None. Kafka calls such an election unclean, but allows it.
-        logged: whether the offset is from the broker's own log, a record of the epoch, or a fault;
-            otherwise it is the last observed LEO.
-        unlogged_election: no broker's log shows the election; it was only observed.
+        last_leader: evidence that the leader was elected as the last known leader of an empty ISR
+            (KIP-966), or None. Kafka calls such an election unclean, but allows it.
+        logged: True if the offset is from the broker's own log, a record of the epoch, or a fault;
+            False if the offset is the last observed LEO.
+        unlogged_election: True if the election was observed, but no broker logged it.
         event: the evidence as text.
-        led_ns: when the broker logged that it leads, which may be long after its election.
+        led_ns: the time at which the broker logged that it leads, maybe long after its election.
     """
 
     time_ns: int
@@ -111,8 +111,8 @@ class FrozenReplica:
     Attributes:
         epochs: the records' leader epochs; -1 for record formats without epochs.
         ids: the records' ids; None for a record without an id, such as a marker.
-        overlapping: last offsets of message sets from before 0.11 whose checksum is right, but
-            which do not fit between their neighbours. Their records are left out.
+        overlapping: last offsets of message sets from before 0.11 that overlap their neighbours,
+            although their checksum is right. The arrays leave their records out.
         numbers: each record's producer id, producer epoch and sequence number; None where they are
             missing.
     """
@@ -205,16 +205,16 @@ class Trace(PartitionTrace):
     def log_start(self, broker: int) -> int:
         """Return a replica's log start offset, if its broker logged that it moved (KIP-405).
 
-        Local segments below that offset may still be there.
+        Local segments below that offset may still exist.
         """
         return max((line.offset for line in self.of_kind(broker, "log-start")), default=0)
 
     def cut_to(self, broker: int, offset: int) -> BrokerLogLine | None:
         """Return the truncation of a replica to an offset, which may be inside a batch.
 
-        If it is, the complete batch is removed, but the next fetched batch begins at the offset of
-        the truncation. This leaves a gap (``LogSegment.truncateTo`` truncates the file before the
-        batch, ``Log.truncateTo`` sets the LEO).
+        A truncation inside a batch removes the complete batch, but the next fetched batch begins at
+        the truncation's offset. This leaves a gap (``LogSegment.truncateTo`` truncates the file
+        before the batch, ``Log.truncateTo`` sets the LEO).
         """
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
         return next(cuts, None)
@@ -227,8 +227,9 @@ class Trace(PartitionTrace):
     def was_eligible(self, before: Leadership, now: Leadership) -> bool:
         """Return whether the new leader may have been in the ISR when it was elected.
 
-        It may if it was in the last observed ISR, if a leader logged that it joined, or if the ISR
-        at the election is unknown, because an earlier decision of the controller was not observed.
+        This is possible if the broker was in the last observed ISR, or if a leader logged that it
+        joined. It is also possible if an earlier decision of the controller was not observed, so
+        that the ISR at the election is unknown.
         """
         return (
             now.leader in before.isr
@@ -295,15 +296,17 @@ class RunTraces:
     Attributes:
         ops: ``history/ops``, with decoded dictionaries.
         clients: log lines about requests that timed out or lost their connection, by client.
-        divided: log lines about batches that were too large, which a client divided, by client.
-        left_ns: when each producer that another producer replaced had its last answer, by name.
-        messages: requests that the relay held back, repeated or delayed: the rows ``sent`` and
-            ``repeated`` of ``events/messages``.
+        divided: log lines about batches that a client divided because they were too large, by
+            client.
+        left_ns: the time of the last response to each producer that another producer replaced, by
+            the producer's name.
+        messages: requests that the relay delayed or repeated: the rows ``sent`` and ``repeated`` of
+            ``events/messages``.
         refusals: the rows ``refused`` of ``events/messages``: the relay's errors to clients.
-        late_answers: the responses between brokers that the relay held back.
-        suspects: the sends of the records that anomalies are about, by the records' ids.
+        late_answers: the responses between brokers that the relay delayed.
+        suspects: the sends of the records in the run's anomalies, by record id.
         journal: the actions of group members, with their responses: rows of ``history/groups``.
-        missing: the observations that are missing.
+        missing: the observations that the run lacks.
     """
 
     plan: Plan
@@ -353,7 +356,7 @@ class RunTraces:
     def late(
         self, api: str, *, partition: int | None = None, source: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the requests of an API that the relay held back and then sent, in time order."""
+        """Yield the requests of an API that the relay delayed and then sent, in order of time."""
         for row in self.messages:
             here = partition is None or (row["topic"], row["partition"]) == (self.topic, partition)
             if here and row["api"] == api and source in (None, row["source"]):
@@ -368,8 +371,8 @@ class RunTraces:
     def may_have_removed(self, partition: int) -> Iterator[FaultInterval]:
         """Yield each fault that removed records from its broker's log, or may have removed some.
 
-        The records that a broker loses when an inventory's command kills it are not known, because
-        the command may cut the machine's power.
+        If an inventory's command kills a broker, the lost records are unknown, because the command
+        may cut the machine's power.
         """
         yield from (fault for fault, offsets in self.removals(partition) if offsets)
         if self.plan.external is not None:

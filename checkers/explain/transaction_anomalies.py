@@ -1,7 +1,7 @@
 """Explains reads of aborted records, hanging transactions and repeated records by late requests.
 
 These anomalies depend on the brokers' release, and on the client's version of transactions
-(KIP-890): switches of ``transactions.transaction_rules``.
+(KIP-890). The switches are in ``transactions.transaction_rules``.
 """
 
 from typing import Final
@@ -43,22 +43,23 @@ _FORGETS_USUALLY_MS: Final = 86_400_000
 def _late_end_txn(case: RecordCase) -> Links:
     """Return an earlier transaction's EndTxn that ended a record's transaction (KAFKA-17754).
 
-    An EndTxn has the producer's id and epoch, which are the same in all its transactions with
-    version 1.
+    An EndTxn contains the producer's id and epoch. With version 1 of transactions, both are the
+    same in all transactions of a producer.
     """
     send = case.send
     for row in case.observed.late("EndTxn", source=_sender(case)):
         if not case.begun_ns <= row["time_ns"] <= case.until_ns:
             continue
         says = (
-            f"An EndTxn of {send['process']} that the wire had held back reached {row['target']}"
+            f"An EndTxn of {send['process']} that the relay had delayed reached {row['target']}"
             f" while the transaction of {send['value']} was open. It has producer id"
-            f" {row['producer_id']} and epoch {row['epoch']}, but no field that separates one"
-            " transaction of that producer from the next."
+            f" {row['producer_id']} and epoch {row['epoch']}, but no field that separates"
+            " different transactions of that producer."
         )
         own_end = ExplanationLink(
             rule="late-end-txn",
-            says=f"The end of its own transaction was requested after that: {send['outcome']}"
+            says=f"The client requested the end of the record's own transaction later: "
+            f"{send['outcome']}"
             f"{', ' + send['error'] if send['error'] else ''}.",
             event=f"{send['process']}: {send['outcome']}",
             time_ns=send["complete_ns"],
@@ -76,7 +77,7 @@ def _late_end_txn(case: RecordCase) -> Links:
 )
 def _opened_again(case: RecordCase) -> Links:
     """Return the late Produce of a record that opened its transaction again (KAFKA-14402)."""
-    so = "which opened that transaction again; no coordinator knows that it is open"
+    so = "and so opened that transaction again, which no coordinator knows"
     return _late_produce(case, so)
 
 
@@ -90,10 +91,11 @@ def _opened_again(case: RecordCase) -> Links:
 def _committed_with_the_next(case: RecordCase) -> Links:
     """Return the late Produce of a record that the next transaction of its producer committed.
 
-    Either the leader does not ask the coordinator. Or it asked about the next transaction before,
-    and takes the record for one of that transaction with the same sequence number.
+    Either the leader does not ask the coordinator. Or it has already asked about the next
+    transaction, and takes the record for a record of that transaction with the same sequence
+    number.
     """
-    return _late_produce(case, "so that the producer's next transaction committed the record")
+    return _late_produce(case, "and the producer's next transaction committed it")
 
 
 def _given_up(case: RecordCase) -> ExplanationLink:
@@ -101,7 +103,8 @@ def _given_up(case: RecordCase) -> ExplanationLink:
     send = case.send
     return ExplanationLink(
         rule="late-produce",
-        says=f"{send['process']} had no answer about {send['value']}, and aborted its transaction.",
+        says=f"{send['process']} got no response about {send['value']}, and aborted its "
+        f"transaction.",
         event=f"{send['process']}: {send['outcome']}",
         time_ns=send["complete_ns"],
     )
@@ -118,7 +121,7 @@ def _late_produce(case: RecordCase, so: str) -> Links:
         if row["time_ns"] < ended_ns - WITHIN.log:
             continue
         says = (
-            f"A Produce of {send['process']} that the wire had held back, with producer id"
+            f"A Produce of {send['process']} that the relay had delayed, with producer id"
             f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']} after that."
             f" The leader appended {send['value']} at offset {case.anomaly['offset']}, {so}."
         )
@@ -145,15 +148,16 @@ def _written_again(case: RecordCase) -> Links:
         if idle_ms < int(setting) or len(copies) < 2:  # noqa: PLR2004 - two places
             continue
         says = (
-            f"A Produce of {send['process']} that the wire had held back, with producer id"
+            f"A Produce of {send['process']} that the relay had delayed, with producer id"
             f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']}"
             f" {idle_ms / 1000:.1f} s after the end of its transaction. Leaders forget a producer"
             f" after {_FORGETS}={setting}."
         )
         stands = ExplanationLink(
             rule="forgotten-producer",
-            says=f"{send['value']} is at offsets {' and '.join(map(str, copies))}: the leader did"
-            " not know that it had the record.",
+            says=f"{send['value']} is at offsets {' and '.join(map(str, copies))}, because the "
+            f"leader"
+            " did not know that it had the record.",
             event="replicas",
         )
         return _came("forgotten-producer", says, row), stands
@@ -188,7 +192,7 @@ _forgotten_first: Final = explains(
 @explains(
     "commit-refused",
     SEEN_TO_HAPPEN,
-    "The wire answered a commit that had taken effect with an error, and the client aborted.",
+    "The relay returned an error for a commit that had taken effect, and the client aborted.",
     needs=MESSAGES,
 )
 def _committed_all_the_same(case: RecordCase) -> Links:
@@ -199,16 +203,15 @@ def _committed_all_the_same(case: RecordCase) -> Links:
     for row in refusals_by_wire(case.observed, send, case.until_ns, "EndTxn"):
         if row["side"] == "answer":
             says = (
-                f"The coordinator had ended the transaction of {send['value']}; then the wire put"
-                f" {row['cause']} in place of its answer to {send['process']}."
+                f"The coordinator had ended the transaction of {send['value']}. Then the relay put"
+                f" {row['cause']} in place of the answer to {send['process']}."
             )
             link = ExplanationLink(
                 rule="commit-refused", says=says, event=row["cause"], time_ns=row["time_ns"]
             )
             aborted = ExplanationLink(
                 rule="commit-refused",
-                says=f"After that {send['process']} aborted it, and that was answered without an"
-                " error.",
+                says=f"After that {send['process']} aborted the transaction, and got no error.",
                 event=f"{send['process']}: {FAIL}",
                 time_ns=send["complete_ns"],
             )
@@ -222,7 +225,7 @@ def _sender(case: RecordCase) -> str:
 
 
 def _came(rule: str, says: str, row: Row) -> ExplanationLink:
-    """Return a request that the relay held back and then sent, as a link."""
+    """Return a request that the relay delayed and then sent, as a link."""
     event = f"{row['api']} {row['event']}: {row['transactional_id']}, message {row['message']}"
     return ExplanationLink(rule=rule, says=says, event=event, time_ns=row["time_ns"])
 
@@ -246,12 +249,12 @@ def _case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
 
 
 def _aborted_case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
-    """Return the case of a transaction that never ends: not compacted, it must be aborted."""
+    """Return the case of a transaction that never ends; without compaction it must be aborted."""
     case = _case(observed, anomaly)
     if isinstance(case, Chain) or observed.plan.workload.keys:
         return case
     if case.send["outcome"] != FAIL or case.send["complete_ns"] is None:
-        return refuse("Its transaction was not aborted, or the abort was not answered.")
+        return refuse("The record's transaction was not aborted, or the abort got no response.")
     return case
 
 
@@ -266,17 +269,17 @@ aborted_read: Final = Explainer(
         _committed_with_the_next,
         away_for_long,
     ),
-    "No request of its producer came late, as far as the wire observed.",
+    "The relay observed no late request of the record's producer.",
     _case,
 )
 hanging: Final = Explainer(
     (_opened_again, away_for_long),
-    "No Produce of its producer came late, as far as the wire observed.",
+    "The relay observed no late Produce of the record's producer.",
     _aborted_case,
     lambda case: (_given_up(case),),
 )
 repeated: Final = Explainer(
     (_forgotten, _forgotten_first),
-    "No copy of the record came after its leader had forgotten its producer.",
+    "No copy of the record arrived after the leader had forgotten the producer.",
     _case,
 )

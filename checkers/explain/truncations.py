@@ -61,7 +61,7 @@ def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | 
 
 
 def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
-    """Return why a replica's HW cannot have been at the truncation's offset; empty if it can.
+    """Return the reason why a truncation's offset cannot be the replica's HW; empty if it can.
 
     A replica that was removed and added again begins with an empty log.
     """
@@ -84,9 +84,9 @@ class _Following:
 
     Attributes:
         cause: the log line that shows that the replica began to follow or to lead.
-        since_ns: when the last role began in which it fetched records.
+        since_ns: the time at which the last role began in which the replica fetched records.
         question: the leader's last response, until the replica has truncated its log.
-        cut: the offset of its last truncation.
+        cut: the offset of the replica's last truncation.
     """
 
     cause: BrokerLogLine | None = None
@@ -150,11 +150,11 @@ def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
 
 
 def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
-    """Return why a truncation is not allowed; empty if the rules allow it."""
+    """Return the reason why the rules forbid a truncation; empty if the rules allow it."""
     cause, question = now.cause, now.question
     if cause is None or cause.kind == "leader":
         return "it did not follow a leader"
-    # The fetcher begins where the log ends: a frozen broker may have written more, unobserved.
+    # The fetcher begins at the log's end. A frozen broker may have written more, unobserved.
     seen = (m.leo for m in trace.samples(line.broker))
     if line.offset > max(seen, default=0) and line.offset > cause.offset:
         return "its log was never that long"
@@ -165,14 +165,15 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
     if _had_fetched(trace, line, cause):
         return "it had already fetched from its leader"
     ends = _ends(trace, now.since_ns, line.time_ns)
-    if rules.exact_epochs:  # or to where its own next epoch began, if the leader lacks that epoch
+    # or the start of the follower's own next epoch, if the leader lacks that epoch
+    if rules.exact_epochs:
         ends |= {
             start.offset
             for start in trace.starts
             if start.broker == line.broker and start.epoch > 0
         }
     explained = line.offset in ends or _is_leo_of(trace, cause.leader, line)
-    return "" if explained else "no epoch of its leader ends there"
+    return "" if explained else "no epoch of its leader ends at this offset"
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
@@ -189,7 +190,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return the offsets at which epochs ended between two times, because new ones began.
+    """Return the offsets at which epochs ended between two times, because new epochs began.
 
     A leader that learns late about its election begins its epoch late.
     """

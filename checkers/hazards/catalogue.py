@@ -1,4 +1,4 @@
-"""The hazards of hazards.toml, each shown on real brokers or in the model."""
+"""The hazards in hazards.toml, each reproduced on real brokers or in the model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +15,8 @@ from highwater.harness.base.suggestions import nearest
 def _read(written: dict[str, Any]) -> tuple[Hazard, ...]:
     """Return the entries, with each condition in place of its name.
 
-    Hazards of the newest release come first, then those that ended last; among these, the latest
-    year first.
+    Hazards of the newest release come first, then hazards that later releases fixed. Hazards with
+    the same last release are sorted by year, the latest first.
     """
     named = written["conditions"]
     for entry in written["hazards"]:

@@ -1,7 +1,8 @@
 """The conditions of hazards.toml, which are evaluated against the facts about a cluster.
 
-The result is yes, no or unknown. A "no" also states whether the cluster is guarded (by a setting, a
-feature or its clients) or not affected (it has no such release, coordination, topic or client).
+The result is yes, no or unknown. A "no" also states whether the cluster is guarded or not affected.
+A setting, a feature or its clients guard it. It is not affected if it has no such release,
+coordination, topic or client.
 """
 
 import math
@@ -37,8 +38,8 @@ Comparison = Literal["=", "<", ">=", "has"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
-"""The minor release after the newest one of the catalogue. The project has no facts about it or
-later releases."""
+"""The minor release after the newest release of the catalogue. The project knows nothing about this
+release and later releases."""
 
 RENEWED_FROM: Final = (4, 0)
 """The first release whose new clusters have transaction.version 2, and whose Java clients obey
@@ -105,7 +106,7 @@ _BROUGHT_BY: Final[Mapping[str, str]] = {
 
 def absent(topic: str) -> ConditionAnswer:
     """Return the result for a cluster without this internal topic of Kafka."""
-    why = f"there is no topic {topic}, so no {_BROUGHT_BY[topic]}"
+    why = f"the cluster has no topic {topic}, so it has no {_BROUGHT_BY[topic]}"
     return ConditionAnswer(holds="no", why=why, fixed=True)
 
 
@@ -144,8 +145,8 @@ class Releases(_Condition, frozen=True):
     """The condition that a broker's release is in a range.
 
     Attributes:
-        guard: the protection in other releases; empty if they are not affected.
-        without: a broker setting of the other releases, true by default. A broker on which it is
+        guard: the protection in other releases; empty if other releases are not affected.
+        without: a broker setting of the other releases, true by default. A broker with the value
             false has the hazard, too.
         below: a feature and a level. Later releases have the hazard while the feature's level is
             lower.
@@ -183,7 +184,7 @@ class Releases(_Condition, frozen=True):
         if self.below and level is None:
             return ConditionAnswer(holds="unknown", why=FEATURES)
         seen = ", ".join(dict.fromkeys(str(broker.release) for broker in brokers))
-        why = self.guard or f"its brokers are {seen}"
+        why = self.guard or f"the cluster's brokers are {seen}"
         return ConditionAnswer(holds="no", why=why, fixed=not self.guard)
 
     def _of(self, release: ReleaseRange | None) -> Holds:
@@ -244,7 +245,7 @@ class Setting(_Condition, frozen=True):
     """The condition on the value of a setting that is in force, for the topic or for any broker.
 
     Attributes:
-        value: a value, or the name of another setting, whose value it is.
+        value: a value, or the name of another setting whose value is used.
         absent: the result if no broker returns the setting.
         guards: whether another value means "guarded" instead of "not affected".
     """
@@ -285,7 +286,7 @@ class Setting(_Condition, frozen=True):
             )
         if not values:
             return ConditionAnswer(
-                holds=self.absent, why=f"{self.name} does not exist any more", fixed=True
+                holds=self.absent, why=f"{self.name} no longer exists", fixed=True
             )
         return ConditionAnswer(holds="no", why=f"{self.name}={values[0][0]}", fixed=not self.guards)
 
@@ -335,7 +336,7 @@ class Controllers(_Condition, frozen=True):
             return ConditionAnswer(holds="unknown", why="the voters of the quorum")
         if actual == self.count:
             return YES
-        return ConditionAnswer(holds="no", why=f"its quorum has {actual} voters")
+        return ConditionAnswer(holds="no", why=f"the cluster's quorum has {actual} voters")
 
 
 class Replicas(_Condition, frozen=True):
@@ -359,7 +360,7 @@ class Replicas(_Condition, frozen=True):
             return YES
         return ConditionAnswer(
             holds="no",
-            why=f"its partitions have {count(actual, 'replica')}",
+            why=f"the topic's partitions have {count(actual, 'replica')}",
             fixed=self.comparison == ">=",
         )
 
@@ -379,7 +380,9 @@ class Partitions(_Condition, frozen=True):
         actual = situation.topic.partitions
         if actual >= self.least:
             return YES
-        return ConditionAnswer(holds="no", why=f"it has {count(actual, 'partition')}", fixed=True)
+        return ConditionAnswer(
+            holds="no", why=f"the topic has {count(actual, 'partition')}", fixed=True
+        )
 
 
 class ClientOption(_Condition, frozen=True):
@@ -409,7 +412,7 @@ class Outlasts(_Condition, frozen=True):
 
     Attributes:
         option: the name of the fact in ``CLIENT_OPTIONS``.
-        unit_s: seconds of the setting's unit; a setting below zero has no limit.
+        unit_s: the setting's unit in seconds. A setting below zero means no limit.
     """
 
     option: str
@@ -436,9 +439,9 @@ class Outlasts(_Condition, frozen=True):
 
 
 class TransactionalClients(_Condition, frozen=True):
-    """The condition that the cluster has transactional clients of a kind that has the hazard.
+    """The condition that the cluster has transactional clients of an affected kind.
 
-    Without such an option, a cluster without a transactions topic has no transactional clients.
+    If the user does not state this, a cluster without a transactions topic has no such clients.
 
     Attributes:
         kinds: the values of ``--transactions`` that have the hazard.
@@ -501,7 +504,7 @@ class TransactionalClients(_Condition, frozen=True):
 class JavaReleases(_Condition, frozen=True):
     """The condition that the clients are Kafka's Java clients of an affected release.
 
-    No cluster returns which clients it has.
+    Only the user can state the clients, because brokers do not report them.
 
     Attributes:
         who: the affected clients, in words.
@@ -538,7 +541,7 @@ class JavaReleases(_Condition, frozen=True):
 class ConsumerGroups(_Condition, frozen=True):
     """The condition that there are consumer groups whose consumers have a setting.
 
-    Without such an option, a cluster without an offsets topic has no groups.
+    If the user does not state this, a cluster without an offsets topic has no groups.
 
     Attributes:
         resets: the values of ``auto.offset.reset`` that have the hazard; empty for all.
@@ -568,7 +571,7 @@ class ConsumerGroups(_Condition, frozen=True):
 class ShareGroups(_Condition, frozen=True):
     """The condition that the cluster has share groups (KIP-932).
 
-    A cluster without the topic of share-group state has none.
+    A cluster without the topic of share-group state has no share groups.
     """
 
     @property
@@ -619,9 +622,9 @@ def coordination_name(coordination: Coordination) -> str:
 
 
 class Unclean(_Condition, frozen=True):
-    """The condition that unclean elections can happen, or cannot.
+    """The condition that unclean elections are possible, or that they are impossible.
 
-    They can if the setting allows them and the release obeys the setting (KAFKA-12670).
+    They are possible if the setting allows them and the release obeys the setting (KAFKA-12670).
     """
 
     allowed: bool
@@ -651,7 +654,7 @@ class UncleanControllers(_Condition, frozen=True):
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return f"`{UNCLEAN}` = true of a controller, and the topic has none"
+        return f"`{UNCLEAN}` = true on a controller, and not set for the topic"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the controllers decide, and allow unclean elections."""
@@ -666,7 +669,7 @@ class UncleanControllers(_Condition, frozen=True):
 
 
 _IGNORED: Final = (
-    f"KAFKA-12670: on KRaft before 3.9 {UNCLEAN} has no effect; an upgrade gives it effect"
+    f"KAFKA-12670: on KRaft before 3.9 {UNCLEAN} has no effect, but it has after an upgrade"
 )
 
 Condition = (

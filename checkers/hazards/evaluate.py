@@ -42,8 +42,8 @@ ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not a
 NAMED_MAX: Final = 5
 """A sentence names at most this many topics, and counts the others."""
 _MENDABLE: Final = 3
-"""The fix needs 3 replicas. With fewer, min.insync.replicas=2 stops producers when a broker is
-down."""
+"""The number of replicas that the fix needs. With fewer, min.insync.replicas=2 stops producers when
+a broker is down."""
 _FACT: Final = re.compile(rf"{FEATURES}|--[a-z-]+ [^;(]*[^;( ]")
 """The name of a missing fact: features, or an option with its values."""
 _NO_TOPICS: Final = "a topic: the cluster has no topic that this user may describe"
@@ -55,11 +55,12 @@ class Advice:
 
     Attributes:
         topics: the topics that have this status.
-        reasons: what guards the topics, why they are not affected, or which fact is missing.
+        reasons: the protection of the topics, the reason why they are not affected, or the missing
+            fact.
         command: the command that shows the hazard on a laptop, on the nearest release of the
             catalogue.
         mend: the commands that apply the fix, one per topic; empty for facts from files.
-        running: whether the facts are of a running cluster.
+        running: whether the facts come from a running cluster.
     """
 
     hazard: Hazard
@@ -91,7 +92,8 @@ def evaluate(
     """Return the advice about each hazard, worst first, and otherwise in the catalogue's order.
 
     Args:
-        answers: what the user stated by options, under the names in ``conditions.CLIENT_OPTIONS``.
+        answers: the facts that the user stated by options, under the names in
+            ``conditions.CLIENT_OPTIONS``.
     """
     groups = _alike(cluster.topics)
     every = [_advise(hazard, cluster, answers, groups) for hazard in hazards]
@@ -106,7 +108,7 @@ def worst(every: Sequence[Advice]) -> Status:
 def newer(
     every: Iterable[Advice], before: Mapping[str, tuple[Status, frozenset[str]]]
 ) -> list[Advice]:
-    """Return the statuses and topics of hazards that are worse than before.
+    """Return the advice whose status is worse than before, or that affects more topics.
 
     Args:
         before: each hazard's status and topics before.
@@ -213,7 +215,7 @@ def headline(every: Sequence[Advice]) -> str:
         applies = "applies" if statuses["can lose"] == 1 else "apply"
         return f"{statuses['can lose']} of {total} {applies} to this cluster."
     if statuses["cannot tell"]:
-        return f"More must be known about {statuses['cannot tell']} of {total}."
+        return f"More facts are needed to judge {statuses['cannot tell']} of {total}."
     return f"None of {total} applies to this cluster."
 
 
@@ -274,8 +276,8 @@ def unread(cluster: ClusterFacts) -> list[str]:
     if not newer:
         return []
     sentence = (
-        f"Broker {newer[0].id} is newer than the catalogue, which ends at {dotted(NEWEST)}: the"
-        " broker may have fixes, and hazards, that the catalogue does not know."
+        f"Broker {newer[0].id} is newer than the catalogue, which ends at {dotted(NEWEST)}. This"
+        " broker may have fixes and hazards that the catalogue does not know."
     )
     return [sentence]
 
@@ -290,7 +292,7 @@ class UpgradeHazards:
 
 
 def upgraded(before: Release, after: Release) -> UpgradeHazards:
-    """Compare the hazards of the release before an upgrade with those of the release after it."""
+    """Compare the hazards of the release before an upgrade with the hazards after it."""
     had = [hazard for hazard in HAZARDS if of_release(hazard, before)]
     has = [hazard for hazard in HAZARDS if of_release(hazard, after)]
     return UpgradeHazards(

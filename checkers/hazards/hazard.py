@@ -15,12 +15,12 @@ EVIDENCE: Final[dict[Evidence, str]] = {
     "replay": "a counterexample of the model on real brokers",
     "run": "random faults on real brokers",
     "test": "a test on real brokers",
-    "hand": "shown on real brokers by hand: the command plays the nearest schedule",
-    "source": "known from Kafka's source: the command plays the nearest schedule",
+    "hand": "shown on real brokers by hand; the command executes the nearest schedule",
+    "source": "known from Kafka's source; the command executes the nearest schedule",
 }
 """Each kind of evidence in words."""
 
-_SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
+_SILENT: Final = "An acknowledged record. Only a reader that knows the sent records notices."
 
 
 class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,18 +29,18 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         id: the key of Kafka's issue or KIP, or a name of this project.
         aliases: other ids of the same hazard.
-        title: what happens, in one sentence.
+        title: the event, in one sentence.
         found_by: the first description: Highwater, a report, or Kafka's issue.
         year: the year of the first description; 0 if unknown.
         findings: the pages in docs/findings about the hazard, without ``.md``, the main page first.
         loses: the loss, and whether any client notices it.
         topic: the internal topic of Kafka that has the hazard; empty for all other topics.
-        conditions: a topic has the hazard if all of these hold.
+        conditions: a topic has the hazard if all these conditions hold.
         schedule: the events that lead to the loss, described for a reader.
-        cure: the fix: what makes the cluster safe.
+        cure: the fix that makes the cluster safe.
         cost: the price of the fix.
         alter: the topic settings that fix a topic with three replicas; empty without such a fix.
-        evidence: what ``command`` does on real brokers: a key of ``EVIDENCE``.
+        evidence: the kind of evidence by ``command`` on real brokers: a key of ``EVIDENCE``.
         command: the command that shows the hazard on a laptop.
         played_on: the release for ``command`` if the cluster's own is not in the catalogue.
         played_from: the oldest release on which the command can show the hazard.

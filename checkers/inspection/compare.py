@@ -3,11 +3,11 @@
 Followers append batches as they fetch them (ReplicaFetcherThread). So the record at an offset must
 agree on all replicas: its key, its value, whether it is a control record, and its leader epoch. The
 epoch is compared only if the record's format has one: a leader converts records to an older format
-for a follower with an older protocol. Logs may differ in their begin (retention, DeleteRecords),
-end (lag), batches, segments and timestamps.
+for a follower with an older protocol. Logs may differ in their first offset (retention,
+DeleteRecords), their end (lag), their batches, segments and timestamps.
 
-First, each range of offsets is reduced to a count and an exclusive or of hashes for each replica.
-Nearly all ranges have equal sums on all replicas. Two ranges with equal sums differ with a
+First, Spark reduces each range of offsets to a count and an exclusive or of hashes for each
+replica. Nearly all ranges have equal sums on all replicas. Two ranges with equal sums differ with a
 probability of 2^-64.
 """
 
@@ -54,7 +54,7 @@ class ReplicaLogs:
         records: columns ``replica, part, segment, position, base_offset, last_offset, offset,
             print, leader_epoch, crc_ok, damage``; if ``keyed``, also ``key_print`` and
             ``removable``; the replica's ``hw``; and ``trusted``: whether the replica's leader
-            epochs can be trusted.
+            epochs are reliable.
         extents: the extents by replica number; a replica without records may be missing.
         segments: the replica, the base offset, and the next segment's base offset of each segment.
         damaged: whether any range is not a valid batch.
@@ -89,8 +89,8 @@ class Differences:
             between its first and last offset. ``between`` states whether the offset is in one of
             the replica's ``gaps``. If ``keyed``, rows also have ``key_print`` and ``removable``.
         offsets: a row ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` for
-            each offset in these ranges; ``untold``: the replicas there whose epochs cannot be
-            trusted; ``below_hw``: the offset is below the HW of every replica that has a record
+            each offset in these ranges; ``untold``: the replicas there whose epochs are not
+            reliable; ``below_hw``: the offset is below the HW of every replica that has a record
             there.
     """
 

@@ -34,7 +34,14 @@ from highwater.harness.base.wording import count
 
 _INCOMPLETE: Final = (
     "Files are missing in these directories, or were copied at different times. "
-    "Causes are a .gitignore, an rsync filter, or a broker that ran during the copy."
+    "Possible "
+    "causes are a "
+    ".gitignore, "
+    "an rsync "
+    "filter, or a "
+    "broker that "
+    "ran during "
+    "the copy."
 )
 _NAMED_MAX: Final = 3
 
@@ -47,9 +54,9 @@ def inspect(
     Args:
         given: log directories of brokers, or directories that contain log directories.
         spark: the session from ``checkers.spark.session.spark``.
-        internal: whether Kafka's internal topics are compared as well.
-        related: whether logs with the same name are always replicas of one log. This is true in a
-            run.
+        internal: whether Kafka's internal topics are also compared.
+        related: whether logs with the same name are always replicas of one log, as in a run's
+            directory.
 
     Raises:
         UsageError: a directory is missing, cannot be read, or contains no log.
@@ -57,7 +64,7 @@ def inspect(
     dirs = log_dirs(given)
     replica_list = replicas(dirs, internal=internal)
     if not any(folder.segments or folder.findings for folder in replica_list):
-        hint = "Write --internal to compare Kafka's internal topics (__*), too."
+        hint = "Write --internal to also compare Kafka's internal topics (__*)."
         raise UsageError(f"no topic has a segment in {', '.join(map(str, given))}", hint=hint)
     partition_groups = groups(replica_list)
     with Engine(spark) as engine:
@@ -116,7 +123,7 @@ def _inspect(
 
 
 def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
-    """Return the group number of each replica: replicas of one partition have the same number."""
+    """Return each replica's part: a number that only the replicas of its partition have."""
     part_of = {}
     alone = itertools.count(len(partition_groups))
     for part, group in enumerate(partition_groups):
@@ -145,7 +152,7 @@ def _compare(
     *,
     related: bool,
 ) -> tuple[LogTables, dict[int, Comparison]]:
-    """Compare the replicas of every group. Replicas that prove unrelated get new groups."""
+    """Compare the replicas of every group. Replicas of unrelated logs get new groups."""
     parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
     strangers = {}
@@ -174,15 +181,16 @@ def _left_out(
     for log_dir in dirs:
         if log_dir.path not in used:
             yield (
-                f"{log_dir.name} (broker {log_dir.broker}) holds no replica of a topic that is"
-                " compared."
+                f"{log_dir.name} (broker {log_dir.broker}) contains no replica of the compared"
+                " topics."
             )
     if not internal and (names := internal_partitions(dirs)):
         topics = sorted({name.rpartition("-")[0] for name in names})
         yield (
             "Kafka's internal topics were not compared, "
-            f"{count(len(names), 'partition')} of {', '.join(topics)}: --internal "
-            "compares them, too."
+            f"{count(len(names), 'partition')} of "
+            f"{', '.join(topics)}. Write --internal "
+            "to compare them."
         )
     if moved := set_aside(dirs):
         named = ", ".join(moved[:_NAMED_MAX])

@@ -18,7 +18,7 @@ from highwater.harness.base.files import read_regular
 from highwater.harness.runs.store import MORE_LOG_DIRS
 
 DEPTH_MAX: Final = 4
-"""The search for log directories goes this many directory levels below the given directory."""
+"""The search for log directories reads this many directory levels below a given directory."""
 
 _FILES: Final = re.compile(r"meta\.properties|(?!leader-epoch-).+-checkpoint|\.kafka_cleanshutdown")
 _PROPERTY: Final = re.compile(r"^\s*([\w.]+)\s*=\s*(\S+)\s*$", re.MULTILINE)
@@ -39,7 +39,7 @@ class LogDir:
         broker: the broker's id, from meta.properties, or else from the folder's name or position.
         name: the directory's name for messages, as on the command line.
         only: the names of the replicas' directories that the user gave; empty for all.
-        without: checkpoint files that are not read, because they prove nothing.
+        without: checkpoint files that the inspection must ignore.
         cluster_id, directory_id: ids from meta.properties (KIP-858); None if missing there.
         placed: whether ``broker`` is only the directory's position, because no file or name has the
             broker's id.
@@ -144,7 +144,7 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _below(path: Path, seen: set[tuple[int, int]], depth: int) -> Iterator[Path]:
-    """Yield the log directories at or below a folder; a folder that cannot be read is an error."""
+    """Yield the log directories at or below a folder. An unreadable folder is an error."""
     at = path.stat()
     if (at.st_dev, at.st_ino) in seen or depth > DEPTH_MAX:
         return

@@ -24,14 +24,14 @@ class Comparison:
         divergent: the number of divergent offsets.
         below_hw: the number of divergent offsets below the HW of all replicas that hold them.
         offsets: the first divergent offsets, and for each whether it is below that HW.
-        hole: for each replica, how many records of other replicas it lacks within its segments, and
-            the first such offset.
-        between: for each replica, how many records of other replicas it lacks between its segments,
-            and the first such offset.
-        uncleaned: for each replica, how many records of other replicas it lacks that compaction may
+        hole: for each replica, the number of other replicas' records that it lacks within its
+            segments, and the first such offset.
+        between: for each replica, the number of other replicas' records that it lacks between its
+            segments, and the first such offset.
+        uncleaned: for each replica, the number of records that it lacks and that compaction may
             have removed, and the first such offset.
-        odd_epochs: for each replica whose epochs may be damaged, at how many offsets only the epoch
-            differs, and the first such offset.
+        odd_epochs: for each replica whose epochs may be damaged, the number of offsets at which
+            only the epoch differs, and the first such offset.
     """
 
     divergent: int = 0
@@ -126,7 +126,7 @@ def gaps_till(sides: Sequence[Facts]) -> int:
 
 
 def _holes(lacking: DataFrame) -> list[Row]:
-    """Return how many records each replica lacks within and between segments, and the first."""
+    """Return how many records each replica lacks in and between segments, and the first one."""
     counted = lacking.groupBy("part", "replica", "between").agg(
         F.count("*").alias("count"),
         F.min("offset").alias("first"),

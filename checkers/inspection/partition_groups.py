@@ -61,7 +61,12 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
             if topic_id is None and len(ids) > 1:
                 says = (
                     "The partition has no partition.metadata, and several topic ids "
-                    "have its name. So its topic is unknown."
+                    "have its "
+                    "topic's "
+                    "name. So "
+                    "the topic "
+                    "id is "
+                    "unknown."
                 )
                 group.findings.append(LogFinding("topic-id", "error", says))
             partition_groups.append(group)
@@ -207,5 +212,5 @@ def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
         times[side.log_dir.name] = max(times.get(side.log_dir.name, 0), _modified_s(side) or 0)
     newest = max(times, key=lambda name: times[name])
     if list(times.values()).count(times[newest]) > 1:
-        return "No file in the directories shows which one is newer."
-    return f"{newest} has files with later times, but a copy may have changed these times."
+        return "No file in the directories shows which directory is newer."
+    return f"{newest} has files with later times, but the copying may have changed these times."

@@ -130,26 +130,31 @@ def _fork(
     if compared.below_hw:
         lies = _lies(compared.below_hw, number)
         yield (
-            f"{lies} below the HW of every replica that has it, so no replica will "
+            f"{lies} below the HW of every replica that has a record at it, so no replica "
+            "will "
             "truncate its record."
         )
     above = number - compared.below_hw
     if above and all(replica.hw is None for replica in states):
-        yield "For at least one replica, no checkpoint has the HW."
+        yield "For at least one replica, no checkpoint file has the HW."
     elif above:
         replicas = [replica for replica in states if replica.hw is not None]
         lowest = min(replicas, key=lambda replica: replica.hw or 0)
         yield (
             f"{_lies(above, number)} above the last checkpointed HW of some replica "
             f"(broker {lowest.broker} has the lowest, {lowest.hw}). That replica may "
-            "still truncate its records there."
+            "still truncate these records."
         )
 
 
 def _lies(count: int, number: int) -> str:
     if number == 1:
-        return "It lies"
-    return "All of them lie" if count == number else f"{count:,} of them lie{'s' * (count == 1)}"
+        return "This offset lies"
+    return (
+        "All of these offsets lie"
+        if count == number
+        else (f"{count:,} of these offsets lie{'s' * (count == 1)}")
+    )
 
 
 def _in(epoch: int | None) -> str:
@@ -165,9 +170,9 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
     ]
     shared = any(max(a.start, b.start) < min(a.leo, b.leo) for a, b in combinations(states, 2))
     says = (
-        "At shared offsets they hold the same records."
+        "At shared offsets the replicas have the same records."
         if shared
-        else "No two of these replicas have an offset in common."
+        else "No two of these replicas have a common offset."
     )
     return f"The longest log ends at {end}; {joined(behind)}. {says}"
 

@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.inspection.log_tables import LogTables, Row
 
 LISTED_MAX: Final = 20
-"""A report lists at most this many transactions of each ending (such as open or aborted) of a
-replica."""
+"""A report lists at most this many transactions of a replica for each ending, such as open or
+aborted."""
 
 _SEQUENCES: Final = 1 << 31
 
@@ -19,8 +19,8 @@ def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
     """Return one row for each sequence number that a producer epoch has twice in a log.
 
     A broker drops a batch that it has appended before (ProducerStateManager), so a valid log has no
-    such row. Sequence numbers wrap around after 2^31, so two equal numbers that are so far apart
-    are no repetition.
+    such row. Sequence numbers wrap around after 2^31, so two equal numbers with such a distance are
+    no repetition.
 
     Args:
         records: the records of any logs.

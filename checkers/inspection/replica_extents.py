@@ -89,7 +89,7 @@ def records(log: DataFrame) -> DataFrame:
 
 
 def spans(log: DataFrame) -> list[Span]:
-    """Return the spans of every replica, one for each leader epoch, ordered by first offset."""
+    """Return a span for each leader epoch in each replica's log, ordered by first offset."""
     damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
     spans = log.groupBy(*REPLICA, F.col("leader_epoch").alias("epoch")).agg(
         F.min("offset").alias("first"),

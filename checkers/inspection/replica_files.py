@@ -56,8 +56,8 @@ class ReplicaFolder:
     """One replica's directory, without the content of its segments.
 
     Attributes:
-        number: the replica's number among all inspected replicas. In kafka-log's rows, the column
-            ``broker`` has it. hw, recovery_point, log_start, cleaned: offsets from the checkpoint
+        number: the replica's number among all inspected replicas. It is in the column ``broker`` of
+            kafka-log's rows. hw, recovery_point, log_start, cleaned: offsets from the checkpoint
             files; None if missing.
         cleaner_told: whether the directories have the broker's checkpoint of the log cleaner.
         epochs: the content of leader-epoch-checkpoint; None if the file is missing.
@@ -103,9 +103,9 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
     """Return every replica in the log directories, ordered by topic, partition and broker.
 
     The result includes a replica whose directory is missing, if its broker's checkpoint names the
-    replica and another broker has this partition. Such a replica was not deleted: a broker that
-    deletes or moves a replica first renames its directory and removes it a minute later, and it
-    writes the checkpoint every few seconds.
+    replica and another broker has this partition. The broker has not deleted such a replica. To
+    delete or move a replica, a broker first renames the directory, and removes it a minute later;
+    it writes the checkpoint every few seconds.
 
     Args:
         log_dirs: the result of ``log_dirs.log_dirs``.
@@ -230,9 +230,9 @@ def _replica(
     topic, partition = key = _name(path)
     findings = list(broken)
     segments, size, snapshot = _segments(number, path, findings)
-    strange = {segment: what for segment in segments if (what := foreign_file(segment))}
-    for segment, what in strange.items():
-        says = f"{Path(segment.path).name} is no Kafka log but {what}."
+    strange = {segment: kind for segment in segments if (kind := foreign_file(segment))}
+    for segment, file_kind in strange.items():
+        says = f"{Path(segment.path).name} is no Kafka log but {file_kind}."
         findings.append(LogFinding("unreadable", "error", says))
     return ReplicaFolder(
         number=number,
@@ -290,9 +290,12 @@ def _is_segment(name: str) -> bool:
 def _without_folder(path: Path, error: OSError) -> LogFinding:
     """Return the finding about a directory that is missing or cannot be listed."""
     if os.path.lexists(path):
-        says = f"Its directory cannot be read: {error.strerror}."
+        says = f"The replica's directory cannot be read: {error.strerror}."
         return LogFinding("unreadable", "error", says)
-    says = f"Its directory is missing, although the broker's {HIGH_WATERMARK} names this partition."
+    says = (
+        f"The replica's directory is missing, but the broker's {HIGH_WATERMARK} names its "
+        f"partition."
+    )
     return LogFinding("no-folder", "error", says)
 
 
@@ -305,7 +308,7 @@ def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
             )
             yield LogFinding("leftover", "note", says)
     if (lacking := left_out(names)) is not None:
-        yield LogFinding("missing-segment", "error", f"Its folder {lacking}.")
+        yield LogFinding("missing-segment", "error", f"The replica's folder {lacking}.")
 
 
 def _size(entry: os.DirEntry[str]) -> int:

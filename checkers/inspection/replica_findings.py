@@ -23,7 +23,7 @@ HANGING_MS: Final = 15 * 60 * 1000
 """The default of transaction.max.timeout.ms: no transaction stays open for longer (KIP-664)."""
 
 LATE_START: Final = "late-start"
-"""The kind of a finding that a log's first segments are missing, because of retention or an
+"""The kind of the finding that a log's first segments are missing. The cause is retention or an
 incomplete copy."""
 
 _NAMED_MAX: Final = 5
@@ -36,10 +36,14 @@ class Facts:
     Attributes:
         spans: the replica's rows in ``LogTables.spans``; empty if it has no row.
         gaps_till: compaction may have removed records below this offset.
-        hole: how many records the replica lacks within its segments, and the first such offset.
-        between: how many records the replica lacks between its segments, and the first such offset.
-        uncleaned: how many missing records compaction may have removed, and the first such offset.
-        odd_epochs: the number of offsets at which its epoch is wrong, and the first such offset.
+        hole: the number of records that the replica lacks within its segments, and the first such
+            offset.
+        between: the number of records that the replica lacks between its segments, and the first
+            such offset.
+        uncleaned: the number of missing records that compaction may have removed, and the first
+            such offset.
+        odd_epochs: the number of offsets at which the replica's epoch is wrong, and the first such
+            offset.
     """
 
     replica: ReplicaFolder
@@ -91,7 +95,7 @@ class Facts:
 
     @property
     def overlaps(self) -> list[tuple[int, int, int]]:
-        """Segments that overlap the next one: base offset, last offset, the next base offset."""
+        """Segments that overlap the next segment: base and last offset, the next base offset."""
         return [
             (base, last, following)
             for (base, _, last), (_, following, _) in pairwise(
@@ -102,7 +106,7 @@ class Facts:
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:
-        """Segments that end before the next one begins: base offset, first and last missing offset.
+        """Segments that end before the next segment begins: base, first and last missing offset.
 
         Zeros, a torn batch and unreadable bytes have the same effect as a missing file.
         """
@@ -193,7 +197,9 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
 def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[LogFinding]:
     yield from facts.replica.findings
     if twice:
-        says = "Two directories claim to be this replica, so neither of them is compared."
+        says = (
+            "Two directories claim to be this replica, so the inspection compares neither of them."
+        )
         yield LogFinding("same-replica", "error", says)
     if not facts.replica.segments:
         return  # a folder without segments proves nothing about the records that it held
@@ -208,8 +214,15 @@ def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[Lo
         count, first = facts.odd_epochs
         says = (
             f"At {counted(count, 'offset')} (the first is {first}) this replica has "
-            "the same record as the other replicas, but with another leader epoch, "
-            "which does not fit the records around it. No checksum covers a leader "
+            "the same "
+            "record as "
+            "the other "
+            "replicas, "
+            "but "
+            "another "
+            "leader "
+            "epoch. This "
+            "epoch contradicts the records around it. No checksum covers a leader "
             "epoch."
         )
         yield LogFinding("epoch-broken", "error", says, first)
@@ -229,10 +242,10 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         if row["damage"] == "zeros":
             yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
-            says += " A log ends like this after a kill of its broker; this is no error."
+            says += " This is no error: a log can end like this after its broker was killed."
             yield LogFinding("torn-tail", "note", says, offset)
         elif row["damage"] == TORN:
-            says += " This happens if a copy is incomplete, or after a power loss."
+            says += " Possible causes are an incomplete copy and a power loss."
             yield LogFinding("torn-segment", "error", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
@@ -282,18 +295,28 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
     if facts.hole:
         count, first = facts.hole
         says = (
-            f"Within its log it lacks {counted(count, 'record')} that another replica "
-            f"has, the first at offset {first}. Compaction does not explain this gap."
+            f"The replica's log lacks {counted(count, 'record')} that another replica "
+            f"has, "
+            f"the "
+            f"first "
+            f"at "
+            f"offset "
+            f"{first}. Compaction does not explain this gap."
         )
         yield LogFinding("hole", "error", says, first)
     if facts.uncleaned:
         count, first = facts.uncleaned
         says = (
-            f"Within its log it lacks {counted(count, 'record')} that another replica "
-            f"has, the first at offset {first}. Compaction may have removed "
-            f"{'it' if count == 1 else 'them'}: the broker's "
+            f"The replica's log lacks {counted(count, 'record')} that another replica "
+            f"has, "
+            f"the "
+            f"first "
+            f"at "
+            f"offset "
+            f"{first}. Compaction may have removed "
+            f"{'it' if count == 1 else 'them'}, but the broker's "
             "cleaner-offset-checkpoint, which would prove this, is "
-            f"{'older' if facts.replica.cleaner_told else 'not here'}."
+            f"{'older' if facts.replica.cleaner_told else 'missing'}."
         )
         yield LogFinding("no-cleaner-checkpoint", "error", says, first)
 
@@ -310,8 +333,8 @@ def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
     if earlier and not replica.tiered:
         start, name = min(earlier)
         says = (
-            f"Its log begins with offset {first}, but according to its {name} it should "
-            f"begin at {start}."
+            f"The replica's log begins with offset {first}, but its file {name} says that "
+            f"the log begins at {start}."
         )
         yield LogFinding("missing-segment", "error", says, start)
     damaged = {row["segment"] for row in facts.damage}
@@ -331,8 +354,8 @@ def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
     replica, first = facts.replica, facts.replica.begins or 0
     if first > start and log_start(facts) is None and not replica.tiered:
         says = (
-            f"Its log begins with offset {first}. Either retention removed the first "
-            "segments, or the copy lacks them. No file here shows which."
+            f"The replica's log begins with offset {first}. Either retention removed the "
+            "first segments, or the copy lacks them. No file shows the cause."
         )
         yield LogFinding(LATE_START, "note", says, first)
 
@@ -349,8 +372,8 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
             if broken:
                 continue
             number = counted(value - facts.leo, "committed record")
-            says = f"Its HW is {value}, but its log ends at {facts.leo}: {number}"
-            says += f" {'is' if value == facts.leo + 1 else 'are'} not here."
+            says = f"The replica's HW is {value}, but its log ends at {facts.leo}: {number}"
+            says += f" {'is' if value == facts.leo + 1 else 'are'} missing."
             finding = replace(finding, says=says)  # noqa: PLW2901
         if broken:
             yield finding
@@ -373,14 +396,14 @@ def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
     if replica.hw is not None and replica.hw > leo:
         gone = counted(replica.hw - leo, "committed record")
         says = (
-            f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} below the HW "
+            f"The replica's HW was {replica.hw}, but its log ends at {leo}: {gone} below the HW "
             f"{'is' if replica.hw == leo + 1 else 'are'} missing from the log."
         )
         yield LogFinding("hw-above-leo", "warning", says, leo), replica.hw
     named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))
     for name, value in named:
         if value is not None and value > leo:
-            says = f"Its {name} is {value}, but its log ends at {leo}."
+            says = f"The replica's {name} is {value}, but its log ends at {leo}."
             kind = f"{name.replace(' offset', '').replace(' ', '-')}-above-leo"
             yield LogFinding(kind, "warning", says, leo), value
 
@@ -388,7 +411,7 @@ def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
 def _snapshot_beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
     snapshot, leo = facts.replica.snapshot, facts.leo
     if snapshot is not None and snapshot > leo:
-        says = f"It has {snapshot:020d}.snapshot, but its log ends at {leo}."
+        says = f"The replica has {snapshot:020d}.snapshot, but its log ends at {leo}."
         yield LogFinding("snapshot-above-leo", "warning", says, leo), snapshot
 
 
@@ -488,7 +511,11 @@ def _producers(facts: Facts) -> Iterator[LogFinding]:
     for row in facts.repeated:
         says = (
             f"{counted(row['count'], 'sequence number')} of an idempotent producer"
-            f" are in the log twice: {row['sequence']} of producer {row['producer_id']} at offsets"
+            f" are in "
+            f"the log "
+            f"twice. The "
+            f"first is "
+            f"{row['sequence']} of producer {row['producer_id']} at offsets"
             f" {row['first']} and {row['again']}."
         )
         yield LogFinding("repeated-sequence", "warning", says, row["first"])
@@ -499,8 +526,8 @@ def _producers(facts: Facts) -> Iterator[LogFinding]:
         marker = bare["some"][0]["marker"]
         says = (
             f"{counted(bare['count'], 'transaction marker')} without records"
-            f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}: its"
-            " transaction wrote no record here, or compaction or retention removed the records."
+            f" before {'it' if bare['count'] == 1 else 'them'}, the first at offset {marker}. The"
+            " transaction wrote no record here, or compaction or retention removed its records."
         )
         yield LogFinding("bare-marker", "note", says, marker)
 
@@ -509,8 +536,8 @@ def _open(facts: Facts, opened: Row) -> Iterator[LogFinding]:
     first = opened["some"][0]
     says = (
         f"{counted(opened['count'], 'transaction')} without a marker, the first"
-        f" from offset {first['first']} on, of producer {first['producer_id']}: a read_committed"
-        " reader stops there."
+        f" from offset {first['first']} on, of producer {first['producer_id']}. A read_committed"
+        " reader stops at this offset."
     )
     time = max((span["time"] for span in facts.spans if span["time"] is not None), default=0)
     age_ms = time - (first["time"] or time)
@@ -518,7 +545,7 @@ def _open(facts: Facts, opened: Row) -> Iterator[LogFinding]:
         yield LogFinding("open-transaction", "note", says, first["first"])
         return
     says += (
-        f" The log goes on for {age_ms // 60_000} minutes after that: the transaction hangs"
-        " (KIP-664)."
+        f" The log has records from up to {age_ms // 60_000} minutes later, so the transaction"
+        " hangs (KIP-664)."
     )
     yield LogFinding("hanging-transaction", "warning", says, first["first"])

@@ -53,10 +53,10 @@ def unrelated(
 def placed(
     parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Group a divergent partition's replicas. Replicas of unknown brokers form groups of one.
+    """Group a divergent partition's replicas. Each replica of an unknown broker gets its own group.
 
     A broker may truncate its log between two copies. So two copies of one replica may differ
-    without an error of Kafka's.
+    although Kafka made no error.
     """
     strangers_of = {}
     for part, comparison in compared.items():
@@ -67,8 +67,10 @@ def placed(
             says = (
                 "Replicas have different records at "
                 f"{counted(comparison.divergent, 'offset')}, the first "
-                f"{comparison.offsets[0][0]}, and no meta.properties names the broker "
-                f"of {names}. An older copy of a replica may differ from a newer "
+                f"{comparison.offsets[0][0]}, and no meta.properties file has the broker "
+                f"id "
+                f"of "
+                f"{names}. An older copy of a replica may differ from a newer "
                 "copy, so directories of unknown brokers are not compared."
             )
             sets = [*filter(None, [rest]), *([side] for side in of_unknown)]
@@ -145,14 +147,19 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     first = row["first"]
     broker_of = {side.replica.number: side.replica.broker for group in sets for side in group}
     stands = [
-        f"broker {broker_of[row[side]]} has one{_epoch_and_time(first, side)}"
+        f"broker {broker_of[row[side]]} has a record{_epoch_and_time(first, side)}"
         for side in ("one", "other")
     ]
     ids = {side.replica.log_dir.cluster_id for group in sets for side in group} - {None}
     famous = (
         (
-            f" Their cluster id {next(iter(ids))} is the one in many quickstarts, so it "
-            "does not prove that the logs are from one cluster."
+            f" Their cluster id {next(iter(ids))} is used in many quickstarts, so it "
+            "does not "
+            "prove "
+            "that the "
+            "logs are "
+            "from one "
+            "cluster."
         )
         if ids and ids <= FAMOUS_CLUSTER_IDS
         else ""

@@ -1,4 +1,4 @@
-"""The model's answer about a run: ``analysis/model.json``."""
+"""The model's result for a run: ``analysis/model.json``."""
 
 from typing import Final, Literal, Self
 
@@ -14,7 +14,7 @@ Word = Literal["explained", "unexplained", "unknown"]
 
 
 class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of an explanation, with the observation that shows it.
+    """One step of an explanation, with the observation that proves it.
 
     Attributes:
         rule: a switch of ``Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
@@ -31,16 +31,16 @@ class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """One anomaly, or one event that no rule of the release allows, with its explanation.
+    """An anomaly, or an event that no rule of the release allows, with its explanation.
 
     Attributes:
         kind: the anomaly's kind (lost-write, unseen, divergence, duplicate, corrupt); or ``trace``
             for an event that the rules do not allow, or ``books`` for a contradiction among the
-            records of the run.
+            run's own files.
         record: the record's id; None when it cannot be read, or there is no record.
         verdict: ``unknown`` when the events that could explain the anomaly were not observed.
-        because: the links of the explanation, in order of time. Unless the verdict is
-            ``explained``, the last link has the reason for the verdict.
+        because: the steps of the explanation, in order of time. Unless the verdict is
+            ``explained``, the last step gives the reason for the verdict.
         count: the number of equal anomalies that this finding represents.
     """
 
@@ -60,8 +60,8 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         lost: ids of acknowledged records that no replica returns, sorted.
         forked: offsets at which replicas hold different records, sorted.
-        logs: the record ids of each replica, by broker id as text, in order of offset; empty where
-            logs were not compared (a random run has too many records).
+        logs: the record ids of each replica, by broker id as text, in order of offset; empty for a
+            random run, which has too many records.
     """
 
     lost: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One place at which the predicted and the observed log of a replica differ.
+    """One offset at which the predicted and the observed log of a replica differ.
 
     Attributes:
         predicted: the id of the predicted record; None if the log should end before this offset.
@@ -102,14 +102,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """The model's complete answer about one run.
+    """The model's complete result for one run.
 
     Attributes:
         kafka: the release whose rules were applied.
-        to: the newest release to which brokers were upgraded during the run; from its upgrade on, a
-            broker has the new rules. Empty if there was no upgrade.
+        to: the newest release to which brokers were upgraded during the run, or empty. The new
+            rules apply to a broker from its upgrade on.
         protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that the
-            brokers may use, so that older rules apply; empty means the release's own.
+            brokers may use; empty means the release's own version.
         written: the newest ``log.message.format.version`` that the brokers may write, or empty.
         kind: ``scripted``: the model executed the same schedule; ``random``: the run was checked as
             a trace.
@@ -117,11 +117,11 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
             anomaly follows from the rules; ``unexplained``: an anomaly does not follow from them;
             ``not-reproduced``: a prediction did not happen; ``unknown``: ``reasons`` say why.
         predicted: the predicted outcome; None for a random run.
-        findings: one for each anomaly of the verdict, and one for each event outside the rules.
-        absent: the predictions that did not happen, a sentence each.
+        findings: one for each anomaly of the verdict, and one for each event that breaks a rule.
+        absent: a sentence for each prediction that did not happen.
         differences: the records in which predicted and observed logs differ.
         course: the model's state after each line of its script; empty without a script.
-        checked: how many events of each kind were checked: elections, decisions about leaders and
+        checked: the number of checked events of each kind: elections, decisions about leaders and
             ISRs, truncations (``cuts``), operations of clients, and records on disks.
     """
 
@@ -151,26 +151,26 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         return f"Kafka {names} {limits}".rstrip()
 
     def number_of(self, verdict: Word) -> int:
-        """Return the number of anomalies and events with a verdict."""
+        """Return the number of anomalies and events that have this verdict."""
         return sum(finding.count for finding in self.findings if finding.verdict == verdict)
 
     def to_json(self) -> bytes:
-        """Return the answer as the text of ``analysis/model.json``."""
+        """Return the result as the text of ``analysis/model.json``."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Return the answer that the text of ``analysis/model.json`` holds.
+        """Return the result that the text of ``analysis/model.json`` holds.
 
         Raises:
-            StoreError: the text is not an answer, or has another format.
+            StoreError: the text is not a result, or has another format.
         """
         hint = "Judge the run again: highwater check RUN"
         try:
             decoded = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
-            raise StoreError(f"model.json is broken: {error}", hint=hint) from error
+            raise StoreError(f"model.json cannot be decoded: {error}", hint=hint) from error
         if decoded.format != FORMAT:
-            what = f"model.json is of format {decoded.format}, not {FORMAT}"
+            what = f"model.json has format {decoded.format}, but this release reads format {FORMAT}"
             raise StoreError(what, hint=hint)
         return decoded

@@ -1,4 +1,4 @@
-"""Find records that were acknowledged to a program without input, but are lost or doubled."""
+"""Find acknowledged records of a program without input that are lost or doubled."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,15 +25,17 @@ from highwater.checkers.run_tables import Tables
 _KINDS: Final = {LOST: LOST_OUTPUT, DOUBLED: DOUBLED_OUTPUT}
 _PROMISE: Final = "writing: --guarantee of highwater app"
 _IN_A_TRANSACTION: Final = (
-    "in a transaction that was not committed. The program's mistake: it printed before the commit."
+    "in a transaction that was not committed. This is a mistake of the program: it printed "
+    "before the commit."
 )
 _LOST_BY_BROKERS: Final = (
-    "and other brokers have lost it. Kafka prevents that only with acks=all and clean elections."
+    "and other brokers have lost it. Kafka prevents such a loss only with acks=all and clean "
+    "elections."
 )
 
 
 def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
-    """Return why no acknowledged record can be judged, as the end of a message."""
+    """Return the reason why no acknowledged record can be judged, as the end of a message."""
     if case.plan.program is not None and not case.plan.without_input:
         return "the program has an input"
     return no_program(tables, case)
@@ -92,7 +94,7 @@ def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) -> str:
-    """Show that a broker dropped a record because another record had the same sequence number."""
+    """Return a sentence if a broker dropped a record for another record's sequence number."""
     if repetition is None or None in repetition.sequence:
         return ""
     place = (repetition.partition, repetition.offset)
@@ -100,9 +102,13 @@ def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) 
         for copy in copies:
             if (copy.partition, copy.offset) == place and copy.sequence == repetition.sequence:
                 return (
-                    f"Its Produce was acknowledged at {seconds(repetition.answered_ns)} with offset"
-                    f" {copy.offset} of {out}-{copy.partition}: there is {name}, which the same"
-                    f" producer had sent with the same sequence number ({copy.sequence.sequence})."
+                    f"A broker acknowledged its Produce at {seconds(repetition.answered_ns)} "
+                    f"with offset"
+                    f" {copy.offset} of {out}-{copy.partition}. This offset has "
+                    f"{name}, which the same"
+                    f" producer had sent with the same "
+                    f"sequence number "
+                    f"({copy.sequence.sequence})."
                     f" {blame(TAKEN_FOR_ANOTHER)}"
                 )
     return ""

@@ -1,4 +1,4 @@
-"""Proofs of mistakes that double an input. Each function returns a sentence, or None."""
+"""Proofs of mistakes that double an input. Each function returns a sentence, or empty text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ def no_transaction(evidence: InputEvidence) -> str:
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that positions are outside of transactions, and that one was committed too late."""
+    """Show that positions are outside of transactions, and that one commit came too late."""
     commits = evidence.commits or ()
     if not evidence.habits.in_transactions or any(commit.transactional for commit in commits):
         return ""
@@ -46,12 +46,13 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def zombie(evidence: InputEvidence) -> str:
-    """Show that an instance wrote the output after a pause, and another one during the pause."""
+    """Show that an instance wrote the output after a pause, and another instance meanwhile."""
     first, last = evidence.written_ns
     for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
             return (
-                f"{interrupted(pause)}; the output was written meanwhile, and again after the "
+                f"{interrupted(pause)}. The output was written during the pause, and again after "
+                f"the "
                 f"instance continued at {seconds(resumed_ns)}"
             )
     return ""
@@ -82,16 +83,17 @@ def handed_over(evidence: InputEvidence) -> str:
     if at >= last or member not in after.members or position > evidence.offset:
         return ""
     if any(c.offset > evidence.offset and first <= c.time_ns <= at for c in evidence.commits):
-        return ""  # it was committed in time, and the position went back
+        return ""  # the input was committed in time, and the position went back later
     began_ns = max(begin for begin, _ in evidence.habits.generations if begin <= first)
     if any(
         pause.time_ns < began_ns < on_ns <= first + CLOCKS_NS for pause, on_ns in _pauses(evidence)
     ):
-        return ""  # who was paused may have gone on with what is the member's
+        return ""  # a paused instance may have continued with the member's inputs
     return (
-        f"its output was written at {seconds(first)} in generation {before.number} of the group;"
-        f" generation {after.number} began at {seconds(at)}, when the committed position was"
-        f" {position}, and member {member} stayed; the output was written again at {seconds(last)}"
+        f"the input's output was written at {seconds(first)} in generation {before.number} of "
+        f"the group."
+        f" Generation {after.number} began at {seconds(at)}, when the committed position was"
+        f" {position}, and member {member} stayed. The output was written again at {seconds(last)}"
     )
 
 
@@ -105,13 +107,14 @@ def not_committed(evidence: InputEvidence) -> str:
     if position > evidence.offset:
         return ""
     return (
-        f"its output was written at {seconds(first)}; {interrupted(event)}, when the committed"
-        f" position was {position}; the output was written again at {seconds(last)}"
+        f"the input's output was written at {seconds(first)}. Then {interrupted(event)}, when the "
+        f"committed"
+        f" position was {position}. The output was written again at {seconds(last)}"
     )
 
 
 def older_position(evidence: InputEvidence) -> str:
-    """Show that an older position replaced a newer one, and that the input was then read again.
+    """Show that an older position replaced a newer position, and the input was then read again.
 
     A member fetches the committed position when it starts, and in each new generation of the group.
     """
@@ -123,7 +126,7 @@ def older_position(evidence: InputEvidence) -> str:
         if back and first <= after.time_ns and any(after.time_ns <= at <= last for at in reads_ns):
             return (
                 f"position {before.offset} was committed at {seconds(before.time_ns)}, and then"
-                f" position {after.offset} at {seconds(after.time_ns)}{_by(evidence, after)}; the"
+                f" position {after.offset} at {seconds(after.time_ns)}{_by(evidence, after)}. The"
                 f" output was written again at {seconds(last)}"
             )
     return ""
@@ -155,7 +158,7 @@ def some_partitions(evidence: InputEvidence) -> str:
         ]
         if len(times) >= _OFTEN:
             return (
-                f"inputs {position} to {evidence.offset} had outputs at {seconds(whole_ns)}; until"
+                f"inputs {position} to {evidence.offset} had outputs at {seconds(whole_ns)}. Before"
                 f" {interrupted(event)}, their member committed {len(times)} positions of partition"
                 f" {partition}, and none of this partition, whose position was {position}"
             )
@@ -171,8 +174,8 @@ def never_committed(evidence: InputEvidence) -> str:
     if evidence.commits or any(evidence.group.values()) or not habits.works_long:
         return ""
     return (
-        f"the group has no committed position after {habits.busy_s:.0f} s of work;"
-        f" {interrupted(event)}"
+        f"the group has no committed position after {habits.busy_s:.0f} s of work."
+        f" Then {interrupted(event)}"
     )
 
 
@@ -192,7 +195,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
         return ""
     return (
         f"position {position} was committed at {seconds(times[0])}, where the log has no record"
-        f" of the input, and no higher position ever; {interrupted(event)}"
+        f" of the input, and no higher position was ever committed. Then {interrupted(event)}"
     )
 
 
@@ -205,7 +208,9 @@ def sent_twice(evidence: InputEvidence) -> str:
         return ""
     first, last = evidence.written_ns
     return (
-        f"its output was written at {seconds(first)} and again at {seconds(last)}; meanwhile no"
+        f"the input's output was written at {seconds(first)} and again at {seconds(last)}. "
+        f"Between these "
+        f"times no"
         " instance ended, and there was no rebalance"
     )
 
@@ -228,7 +233,8 @@ def read_before(evidence: InputEvidence) -> str:
         since = again[0] - CLOCKS_NS <= before.time_ns <= last and after.time_ns >= first
         if (behind and back and after.offset < before.offset) or (twice and since):
             return (
-                f"its output was written at {seconds(first)} and again at {seconds(last)}; its"
+                f"the input's output was written at {seconds(first)} and again at "
+                f"{seconds(last)}. Its"
                 f" member owned the partition before generation {again[1].number} of the group"
                 f" began at {seconds(again[0])}, too, and committed position {before.offset} at"
                 f" {seconds(before.time_ns)} and {after.offset} at {seconds(after.time_ns)}"
@@ -237,11 +243,11 @@ def read_before(evidence: InputEvidence) -> str:
 
 
 def no_longer_its_own(evidence: InputEvidence) -> str:
-    """Show that an instance wrote an output long after another had committed past its input.
+    """Show that an instance wrote an output long after another instance had passed its input.
 
-    The late instance had started before that commit. No other instance moved the position back,
-    which would explain a second read of the input. Groups of KIP-848 have no generations on the
-    disks.
+    The late instance had started before the other instance committed. No other instance moved the
+    position back, which would explain a second read of the input. This proof is for groups of
+    KIP-848, which have no generations on the disks.
     """
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if evidence.habits.generations or first.by is None or last.by is None:
@@ -255,7 +261,7 @@ def no_longer_its_own(evidence: InputEvidence) -> str:
         for position in evidence.commits
         if since <= position.time_ns <= until and position.offset <= evidence.offset
     )
-    back = next(older, None)  # only its own work could take the position back, without reading anew
+    back = next(older, None)  # only the late instance itself may move the position back
     by = back and evidence.committed_by(back)
     disturbed = any(
         event.instance == last.by.instance and since <= event.time_ns <= last.time_ns
@@ -267,7 +273,7 @@ def no_longer_its_own(evidence: InputEvidence) -> str:
         return ""
     return (
         f"{first.by.sender} wrote its output at {seconds(first.time_ns)}, and position"
-        f" {passed.offset} was committed at {seconds(since)}{_by(evidence, passed)};"
+        f" {passed.offset} was committed at {seconds(since)}{_by(evidence, passed)}."
         f" {last.by.sender}, which had started before, wrote the output again at"
         f" {seconds(last.time_ns)}"
     )
@@ -283,7 +289,7 @@ def _by_one_life(evidence: InputEvidence) -> bool:
 
 
 def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
-    """Return the generation of the outputs if its member may have read the input earlier."""
+    """Return the generation of the outputs, if its member may have read the input earlier."""
     begun = [of for of in evidence.habits.generations if of[0] <= evidence.written_ns[0]]
     if not begun:
         return None
@@ -297,13 +303,13 @@ def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
 def sent_again(evidence: InputEvidence) -> str:
     """Show that a program sent an output twice, although its producer's retries write it once."""
     says = sent_twice(evidence) if evidence.idempotent else ""
-    return says and f"{says}; the producer was idempotent, so its retries wrote nothing twice"
+    return says and f"{says}. The producer was idempotent, so its retries wrote nothing twice"
 
 
 def retried(evidence: InputEvidence) -> str:
     """Show that an output was written twice by a producer that is not idempotent."""
     says = sent_twice(evidence) if evidence.idempotent is False else ""
-    return says and f"{says}; the producer was not idempotent"
+    return says and f"{says}. The producer was not idempotent"
 
 
 def _in_one_generation(evidence: InputEvidence) -> bool:
@@ -340,7 +346,7 @@ def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:
 
 
 def both_worked(evidence: InputEvidence) -> str:
-    """Show that two instances wrote the output in one generation, in which one owned its input."""
+    """Show that two instances wrote the output in one generation with one owner of its input."""
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if first.by is None or last.by is None or first.by.instance == last.by.instance:
         return ""
@@ -368,8 +374,8 @@ def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
 def put_out(evidence: InputEvidence) -> str:
     """Show that the group removed a member, although there was no fault.
 
-    Its last poll was longer ago than max.poll.interval.ms, or its last heartbeat than
-    session.timeout.ms.
+    The member's last poll was longer ago than max.poll.interval.ms, or its last heartbeat was
+    longer ago than session.timeout.ms.
     """
     change = _change_of_owner(evidence)
     if change is None:
@@ -388,15 +394,15 @@ def taken_over(evidence: InputEvidence) -> str:
 def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
     first, last = evidence.written_ns
     return (
-        f"its partition belonged to a member of generation {before.number} of the group, which was"
-        f" not in the next one, begun at {seconds(at)}, when the committed position was"
-        f" {position_at(evidence.commits or (), at)}; the output was written at {seconds(first)}"
+        f"the partition belonged to a member of generation {before.number} of the group. It"
+        f" was not in the next generation, begun at {seconds(at)}, when the committed position was"
+        f" {position_at(evidence.commits or (), at)}. The output was written at {seconds(first)}"
         f" and {seconds(last)}"
     )
 
 
 def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | None:
-    """Return a generation whose member is not in the next one, and when both generations began.
+    """Return a generation whose member is not in the next generation, and when both began.
 
     The first output was written in this generation, whose last commit does not include the input.
     The last output was written later.

@@ -1,4 +1,4 @@
-"""The evidence about one input that a program has lost or doubled."""
+"""The evidence about an input that a program lost or doubled."""
 
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ INTERRUPTIONS: Final = {
     "stopped": "was stopped",
     "ended": "ended by itself",
     "paused": "was paused",
-    "closed": "was ended with the run",
+    "closed": "was ended at the end of the run",
 }
 
 CLOCKS_NS: Final = 100_000_000
@@ -69,23 +69,24 @@ class InputEvidence:
     """An input that was lost or doubled, with the run's evidence about it.
 
     Attributes:
-        outcome: the input's outcome, one of those in ``outcomes``.
+        outcome: the input's outcome, such as ``outcomes.LOST``.
         outputs: the committed outputs that name the input, in order of time.
         withdrawn: whether the log has an output of the input in an aborted or open transaction.
         transactional: whether each output of the input in the log is part of a transaction; None if
             the run has no copy of the log.
-        later_ns: when the first output of a later input of the partition was written.
-        overdue_ns: when an output was last written after a commit passed its input
-            (``OutputTimes.overdue``).
+        later_ns: the time of the first output of a later input of the partition.
+        overdue_ns: a function that returns the last time at which an output was written after a
+            commit passed its input (``OutputTimes.overdue``).
         commits: the committed offsets of the partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
-        undisturbed_ns: brokers cannot have lost any output that was written before this time.
+        undisturbed_ns: the time before which brokers cannot have lost an output.
         troubles: faults of brokers and of the program's connections.
         habits: the program's habits.
-        stray: an output of the input on a disk that read_committed readers do not receive.
-        invoked_ns: when the producer was called to send the input; None if the send was not
+        stray: a copy on a disk of an output that read_committed readers do not receive.
+        invoked_ns: the time at which the producer was called to send the input; None if the send
+            was not acknowledged.
+        sent_ns: the time at which the input was acknowledged; None if the send was not
             acknowledged.
-        sent_ns: when the input was acknowledged; None if the send was not acknowledged.
         rival: another input that was earlier acknowledged at the same offset.
         following: the next input of the partition that has an output.
         committed_by: a function that returns the request of a commit, if the run recorded requests.
@@ -93,8 +94,8 @@ class InputEvidence:
         unwritten: Produce requests with an output of the input that failed, or got no response.
         idempotent: whether every output of the input in the log has a producer id; None if the run
             has no copy of the log.
-        calm: the number of the run's inputs that a commit passed without an output, at times
-            without a fault.
+        calm: the number of the run's inputs without an output that a commit passed at times without
+            a fault.
         group: the committed offsets of all partitions.
         whole_ns: a function that returns when all inputs from an offset to this input had their
             first outputs.
@@ -226,7 +227,7 @@ def _is_stray(copy: LogCopy, facts: ProgramFacts) -> bool:
 
 
 class _Sent:
-    """When inputs were sent and acknowledged, in nanoseconds since the run's start."""
+    """The times at which inputs were sent and acknowledged, in nanoseconds of the run."""
 
     def __init__(self, case: RunFiles, facts: ProgramFacts) -> None:
         columns = ["kind", "outcome", "value", "invoke_ns", "complete_ns", "partition", "offset"]
@@ -245,8 +246,8 @@ class _Sent:
     ) -> list[EarlyCommit]:
         """Return the commits of positions after an input that was not sent yet, in order of time.
 
-        A commit after a broker's fault is no proof: brokers may have lost another record at the
-        offset.
+        Commits after a broker's fault are left out, because brokers may have lost another record at
+        the offset.
 
         Args:
             facts: the facts with the commits on the disks, which are used if no request was

@@ -52,7 +52,7 @@ class ProgramRequest(NamedTuple):
     """A request of the program, in nanoseconds since the run's start.
 
     Attributes:
-        answered_ns: when the response came; None without a response.
+        answered_ns: the time of the response; None without a response.
         instance: the number of the sender; None if unknown.
         error: Kafka's error code; 0 if the request succeeded; None without a response.
     """
@@ -80,7 +80,7 @@ class Position(NamedTuple):
     """A committed offset of one partition.
 
     Attributes:
-        time_ns: when the commit took effect, since the run's start.
+        time_ns: the time since the run's start at which the commit took effect.
         offset: the committed offset; 0 if the offset was deleted, or before the first commit.
         transactional: whether the commit was part of a transaction.
     """
@@ -91,7 +91,7 @@ class Position(NamedTuple):
 
 
 class Output(NamedTuple):
-    """An output: when and where it was written, in nanoseconds since the run's start.
+    """An output: its time in nanoseconds since the run's start, and its partition and offset.
 
     Attributes:
         by: the request that wrote the output, if the run recorded requests. Its response
@@ -117,7 +117,7 @@ class InstanceEvent(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A fault of a broker, or of the program's connections, and how long it lasted."""
+    """A fault of a broker, or of the program's connections, with its duration."""
 
     time_ns: int
     until_ns: int
@@ -135,13 +135,12 @@ class ProgramFacts:
         outputs: the rows of kind output, with the columns ``history.OUTPUTS``.
         exempt: names of the inputs that need no output.
         acknowledged: records that a program without input reported as written, in
-            ``outcomes.INPUT``; the partition is the instance.
+            ``outcomes.INPUT``; the column ``partition`` has the number of the instance.
         complete: whether all outputs were read, and at least one output names an input.
         positions: the group's last committed offset in each partition.
         commits: the committed offsets in each partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
-        troubles: the faults in order, without those of the program's processes; None means not
-            known.
+        troubles: the faults in order, without faults of the program's processes; None if unknown.
         started_ms: the run's start, in milliseconds since 1970.
     """
 
@@ -227,7 +226,7 @@ def since_start_ns(timestamp_ms: int | None, started_ms: float) -> int:
 
 
 def position_at(commits: Sequence[Position], time_ns: int) -> int:
-    """Return the committed offset at a time; 0 if nothing was committed by then."""
+    """Return the committed offset at a time; 0 before the first commit."""
     before = bisect_right(commits, time_ns, key=lambda commit: commit.time_ns)
     return commits[before - 1].offset if before else 0
 

@@ -1,4 +1,4 @@
-"""The habits of a program: when it commits, compared with its outputs, in the complete run."""
+"""The habits of a program: the order of its commits and its outputs in the complete run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,9 +54,10 @@ class Habits:
     """The habits of a program.
 
     Attributes:
-        ahead: the number of commits before all outputs of the inputs that the commit newly passed.
-        amid: the number of commits after some of these outputs, and before others.
-        behind: the number of commits after all of these outputs.
+        ahead: the number of commits that came before all outputs of the inputs that they newly
+            passed.
+        amid: the number of commits that came after some of these outputs and before other outputs.
+        behind: the number of commits that came after all of these outputs.
         newest: the number of ``amid`` commits after the output of the last input that the commit
             passed.
         late_ns: the longest time from a ``newest`` commit to an output of an input that it passed.
@@ -66,8 +67,8 @@ class Habits:
         fenced: transactions that another instance fenced while all instances were alive.
         past_the_end: commits of positions after the log's end, in order of time.
         aborted: the end of each transaction that was not committed.
-        busy_s: the number of seconds in which outputs were written without longer gaps.
-        reversals: the number of commits of an older position than the previous commit, in one
+        busy_s: the number of seconds in which outputs were written, without gaps of more than 3 s.
+        reversals: the number of commits whose position is older than the previous commit's, in one
             generation.
     """
 
@@ -186,7 +187,7 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
 def fenced_alive(
     case: RunFiles, facts: ProgramFacts, log: OutputLog
 ) -> list[CoordinatedTransaction]:
-    """Return a program's transactions that were fenced although no producer had a fault.
+    """Return a program's transactions that were fenced although there was no fault.
 
     At that time all instances were alive. Brokers and connections had no fault, because after a
     fault a producer fences itself to get a new epoch (KIP-360). The program has fewer transactional

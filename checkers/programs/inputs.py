@@ -43,9 +43,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""For each outcome, at most this many inputs are described with their events: a verdict lists no
-more. The described inputs are spread evenly over the run, because a program may make several
-mistakes."""
+"""A verdict describes at most this many inputs of each outcome with their events. These inputs are
+spread evenly over the run, because a program may make several mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -57,15 +56,19 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
 
 
 def no_program(tables: Tables, case: RunFiles) -> str:
-    """Return why no program can be judged, as the end of a message."""
+    """Return the reason why no program can be judged, as the end of a message."""
     if case.plan.program is None:
         return "there is no program under test"
     facts = program_facts(tables).get(case.key)
-    return "" if facts is None or facts.complete else "the output was not read, or names no input"
+    return (
+        ""
+        if facts is None or facts.complete
+        else ("the program's output was not read, or it names no input")
+    )
 
 
 def no_inputs(tables: Tables, case: RunFiles) -> str:
-    """Return why a program's inputs cannot be judged, as the end of a message."""
+    """Return the reason why a program's inputs cannot be judged, as the end of a message."""
     return "the program has no input" if case.plan.without_input else no_program(tables, case)
 
 
@@ -130,7 +133,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     ),
     Kind(
         REPEATED_INPUT,
-        guarantee="An input is not processed again once its position was committed.",
+        guarantee="An input is not processed again after its position was committed.",
         singular="input was processed again after its position was committed",
         plural="inputs were processed again after their positions were committed",
         severity=Severity.SERIOUS,
@@ -178,7 +181,7 @@ def inputs(tables: Tables) -> pa.Table:
 
 
 def explained_numbers(count: int) -> set[int]:
-    """Return the indices of the inputs to explain, at most ``EXPLAINED_MAX`` of this number."""
+    """Return the indices of the inputs to explain, at most ``EXPLAINED_MAX`` of ``count``."""
     explained = min(count, EXPLAINED_MAX)
     return {number * count // explained for number in range(explained)}
 
@@ -223,7 +226,8 @@ def _repeated(facts: ProgramFacts, rows: Sequence[Row]) -> Iterator[Row]:
             place = f"{facts.plan.topic.name}-{row['partition']}"
             says = (
                 f"{row['value']} at offset {row['offset']} of {place} was processed again: position"
-                f" {passed.offset} was committed at {seconds(passed.time_ns)}, and its last output"
+                f" {passed.offset} was committed at {seconds(passed.time_ns)}, and the input's "
+                f"last output"
                 f" was written at {seconds(last.time_ns)}."
             )
             yield {**_anomaly(facts, row, says, []), "kind": REPEATED_INPUT}
@@ -231,7 +235,7 @@ def _repeated(facts: ProgramFacts, rows: Sequence[Row]) -> Iterator[Row]:
 
 def _strange(facts: ProgramFacts, row: Row) -> Row:
     place = facts.program.place(row["partition"], row["offset"])
-    says = f"The output at {place} names {row['input']}, and no such input was sent: {row['value']}"
+    says = f"The output at {place} names {row['input']}, but no such input was sent: {row['value']}"
     return {
         "kind": STRANGE_OUTPUT,
         "topic": facts.program.out or facts.plan.topic.name,

@@ -1,7 +1,7 @@
 """Proofs of mistakes that lose an input or half of it.
 
-Each function returns a sentence, or None. A commit *passes* an input if its position is after the
-input.
+Each function returns a sentence; empty without proof. A commit *passes* an input if the committed
+position is after the input.
 """
 
 from collections.abc import Collection
@@ -29,11 +29,12 @@ _ONE_ACK: Final = frozenset((1,))
 
 
 def given_twice(evidence: InputEvidence) -> str:
-    """Show that another input had the offset before: readers beyond the offset miss this input."""
+    """Show that another input had the offset before, so that readers may miss this input."""
     if evidence.rival is None:
         return ""
     return (
-        f"its offset was acknowledged for {evidence.rival} before, and a reader that had passed "
+        f"the input's offset was acknowledged for {evidence.rival} before, and a reader that had "
+        f"passed "
         "this offset does not receive the new record"
     )
 
@@ -44,7 +45,8 @@ def left_on_a_disk(evidence: InputEvidence) -> str:
     if stray is None:
         return ""
     return (
-        f"the disk of broker {stray.broker} has its output at offset {stray.offset} of partition"
+        f"the disk of broker {stray.broker} has the input's output at offset {stray.offset} of "
+        f"partition"
         f" {stray.partition}, and readers do not receive it"
     )
 
@@ -62,9 +64,10 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
         if since_ns <= gone.answered_ns <= passed.time_ns + CLOCKS_NS and gone.acks in acks:
             return (
                 f"outputs from offset {gone.offset} of partition {gone.partition} on were"
-                f" acknowledged at {seconds(gone.answered_ns)}, and are in no log; position"
-                f" {passed.offset} was committed at {seconds(passed.time_ns)}, after the outputs,"
-                " as always"
+                f" acknowledged at {seconds(gone.answered_ns)}, but no log has them. Position"
+                f" {passed.offset} was committed at {seconds(passed.time_ns)}, and this program "
+                f"always"
+                " commits after its outputs are acknowledged"
             )
     return ""
 
@@ -84,9 +87,15 @@ def position_outside(evidence: InputEvidence) -> str:
     passed = evidence.passed
     if passed is None or passed.transactional:
         return ""
-    committed = f"position {passed.offset} was committed outside, at {seconds(passed.time_ns)}"
+    committed = (
+        f"position {passed.offset} was committed outside of transactions, at "
+        f"{seconds(passed.time_ns)}"
+    )
     if evidence.withdrawn:
-        return f"its output is in the log, in a transaction that was not committed; {committed}"
+        return (
+            f"the input's output is in the log, in a transaction that was not committed, "
+            f"but {committed}"
+        )
     if not evidence.habits.in_transactions or not (ended := _ended_before_its_output(evidence)):
         return ""
     return f"all outputs are in transactions, and positions are not: {ended}"
@@ -102,7 +111,7 @@ def shared_id(evidence: InputEvidence) -> str:
         return ""
     return (
         f"{len(fenced)} transactions of {fenced[0].name} were ended by another producer with that"
-        " id while all instances were alive; the input was passed by the transaction of position"
+        " id while all instances were alive. The input was passed by the transaction of position"
         f" {passed.offset}, at {seconds(passed.time_ns)}, which has no output of the input"
     )
 
@@ -115,12 +124,13 @@ def no_way_back(evidence: InputEvidence) -> str:
     passed = evidence.passed
     if passed is None or not passed.transactional:
         return ""
-    if passed.time_ns >= evidence.undisturbed_ns:  # Kafka may have torn one transaction
+    # Kafka may have committed a transaction only in part
+    if passed.time_ns >= evidence.undisturbed_ns:
         return ""
     committed = f"committed position {passed.offset} at {seconds(passed.time_ns)}"
     if evidence.withdrawn:
         return (
-            "its output is in the log, in a transaction that was not committed; another"
+            "the input's output is in the log, in a transaction that was not committed. Another"
             f" transaction {committed}"
         )
     since = _time_of(evidence, evidence.before)
@@ -129,7 +139,7 @@ def no_way_back(evidence: InputEvidence) -> str:
         return ""
     return (
         f"a transaction was aborted at {seconds(aborted[-1])}, after position {evidence.before}"
-        f" was committed; the next {committed}, without an output of the input"
+        f" was committed. The next transaction {committed}, without an output of the input"
     )
 
 
@@ -160,7 +170,7 @@ def past_the_end(evidence: InputEvidence) -> str:
         return ""
     at, other = seconds(early[0].time_ns), early[0]
     return (
-        f"{committed}, soon after the input was sent, at {seconds(invoked_ns)}; this program"
+        f"{committed}, soon after the input was sent, at {seconds(invoked_ns)}. This program"
         f" committed {len(early)} positions before their inputs were sent, such as {other.offset}"
         f" of partition {other.partition} at {at}, whose input was sent at"
         f" {seconds(other.invoked_ns)}"
@@ -190,8 +200,8 @@ def begins_at_latest(evidence: InputEvidence) -> str:
             continue  # the member had begun before the input
         if assigned and begins_there and not evidence.interruption(at, following.output_ns):
             return (
-                f"its partition had no committed position when the group assigned it at"
-                f" {seconds(at)}; the input was sent before that, and the first input with an"
+                f"the input's partition had no committed position when the group assigned it at"
+                f" {seconds(at)}. The input was sent before that, and the first input with an"
                 f" output ({following.offset}) was sent at {seconds(following.sent_ns)}"
             )
     return ""
@@ -214,9 +224,9 @@ def handed_over(evidence: InputEvidence) -> str:
         return ""
     return (
         f"position {passed.offset} was committed at {seconds(passed.time_ns)}, in generation"
-        f" {before.number} of the group, when neither its output nor that of a later input of"
-        f" its partition was written; generation {after.number} began at {seconds(at)}, its"
-        f" member {member} stayed, and its output was not written"
+        f" {before.number} of the group, when neither the input nor a later input of its"
+        f" partition had an output. Generation {after.number} began at {seconds(at)}, its"
+        f" member {member} stayed, and the input's output was never written"
     )
 
 
@@ -246,10 +256,10 @@ def newest_committed(evidence: InputEvidence) -> str:
     if end.time_ns > passed.time_ns + habits.late_ns:
         return ""
     return (
-        f"position {passed.offset} was committed at {seconds(passed.time_ns)}; commits of this"
-        f" program come after the output of the last input that they pass, and"
-        f" {habits.newest} of them before outputs of inputs ahead of it, by up to"
-        f" {seconds(habits.late_ns)}; {interrupted(end)}, and this output was not written"
+        f"position {passed.offset} was committed at {seconds(passed.time_ns)}. This program"
+        f" commits after the output of the last input that a commit passes, and"
+        f" {habits.newest} of its commits came before outputs of earlier inputs, by up to"
+        f" {seconds(habits.late_ns)}. Then {interrupted(end)}, and this output was not written"
     )
 
 
@@ -260,7 +270,7 @@ def committed_twice(evidence: InputEvidence) -> str:
         return ""
     ended = _ended_before_its_output(evidence)
     return ended and (
-        f"positions were committed over newer ones {habits.reversals} times, without a rebalance:"
+        f"older positions replaced newer positions {habits.reversals} times, without a rebalance:"
         f" {ended}"
     )
 
@@ -285,7 +295,7 @@ def _unanswered(evidence: InputEvidence) -> str:
     request = evidence.unwritten[-1]
     return (
         f"position {passed.offset} was committed at {seconds(passed.time_ns)}, and the Produce with"
-        f" its output, by {request.sender} at {seconds(request.time_ns)}, {request.answer}"
+        f" the input's output, by {request.sender} at {seconds(request.time_ns)}, {request.answer}"
     )
 
 
@@ -309,34 +319,39 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
         first, last = evidence.written_ns
         between = passed.time_ns + MS_NS < first and last <= end.time_ns < evidence.later_ns
         return (
-            f"{committed}, before the first of its outputs, at {seconds(first)}, and before those"
-            f" of later inputs of its partition; {interrupted(end)}, and the other outputs were "
+            f"{committed}, before the input's first output, at {seconds(first)}, and before the"
+            f" outputs of later inputs of its partition. Then {interrupted(end)}, and the other "
+            f"outputs were "
             "not written"
             if between
             else ""
         )
     if evidence.later_ns > end.time_ns:
         return (
-            f"{committed}, when neither its output nor that of a later input of its partition was"
-            f" written; {interrupted(end)}, and its output was not written since"
+            f"{committed}, when neither the input nor a later input of its partition had an output."
+            f" Then {interrupted(end)}, and the input's output was never written"
         )
     late_ns = evidence.overdue_ns(evidence.before, passed, end.time_ns)
     if late_ns is None or position_at(evidence.commits or (), end.time_ns) != passed.offset:
         return ""
     return (
-        f"{committed}, and outputs of inputs before it were still written at {seconds(late_ns)};"
-        f" {interrupted(end)}, and its own output was not written"
+        f"{committed}, and outputs of inputs before this position were still written at "
+        f"{seconds(late_ns)}."
+        f" Then {interrupted(end)}, and this input's output was not written"
     )
 
 
 def error_ignored(evidence: InputEvidence) -> str:
     """Show by requests that an input was passed although its output could not be delivered."""
     says = _unanswered(evidence) if evidence.habits.awaits_outputs else ""
-    return says and f"{says}; this program commits a position after the outputs of its inputs"
+    return says and (
+        f"{says}. This program otherwise commits a position after the outputs of all "
+        f"inputs before it"
+    )
 
 
 def passed_in_trouble(evidence: InputEvidence) -> str:
-    """Show that a commit passed an input while a fault may have prevented its output.
+    """Show that a commit passed an input during a fault that may have prevented the input's output.
 
     Nothing is proved for a program that also passes inputs when there is no fault.
     """
@@ -393,7 +408,9 @@ def passed_at_first(evidence: InputEvidence) -> str:
     if evidence.habits.generations or not commits or evidence.before or evidence.calm:
         return ""
     says = passed_over(evidence) if commits[0].offset > evidence.offset else ""
-    return says and f"{says}; its partition had no position before {seconds(commits[0].time_ns)}"
+    return says and (
+        f"{says}. The partition had no committed position before {seconds(commits[0].time_ns)}"
+    )
 
 
 def passed_over(evidence: InputEvidence) -> str:
@@ -407,18 +424,18 @@ def passed_over(evidence: InputEvidence) -> str:
         return ""
     end = max(evidence.later_ns, passed.time_ns)
     passed_over = (
-        f"a later input of its partition had its output at {seconds(evidence.later_ns)} and"
+        f"a later input of the same partition had an output at {seconds(evidence.later_ns)}, and"
         f" position {passed.offset} was committed at {seconds(passed.time_ns)}"
     )
     if evidence.habits.never_ahead and end < evidence.undisturbed_ns:
-        return f"{passed_over}; this program commits a position after the outputs are written"
+        return f"{passed_over}. This program commits a position after the outputs are written"
     until = end + _IN_FLIGHT_NS
     since = _time_of(evidence, evidence.before)
     if until >= evidence.undisturbed_ns or evidence.interruption(since, until) is not None:
         return ""
-    return f"{passed_over}, and no instance ended or was paused meanwhile, or soon after"
+    return f"{passed_over}. No instance ended or was paused in this time, or soon after"
 
 
 def _time_of(evidence: InputEvidence, position: int) -> int:
-    """Return when a position was first committed; 0 if it was never committed."""
+    """Return the time of a position's first commit; 0 if it was never committed."""
     return next((c.time_ns for c in evidence.commits or () if c.offset == position), 0)

@@ -1,4 +1,4 @@
-"""The mistakes of programs, each with the evidence that shows it, and its fix.
+"""The mistakes of programs: for each mistake, the evidence that shows it, and the fix.
 
 A finding names the first mistake in this list that the disks and the instances' events prove. If
 they prove no mistake, the cause is unknown. A broker that had a fault may have lost an acknowledged
@@ -17,9 +17,8 @@ ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
 OUT_OF_ORDER: Final = "out of order"
 ACKNOWLEDGED: Final = "acknowledged"
-"""Outcomes besides those in ``outcomes``: an aborted input that was processed, a transaction that
-was left open, an input that a later input has overtaken, and an acknowledged record that is lost.
-"""
+"""More outcomes than in ``outcomes``: an aborted input that was processed, a transaction that was
+left open, an input that a later input has overtaken, and an acknowledged record that is lost. """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +29,9 @@ class Mistake:
         outcome: the outcome of the inputs that the mistake explains.
         fault: the fault that reveals the mistake, for ``--nemesis``; empty if none is needed.
         evidence: the facts that show the mistake, for the documentation.
-        fix: the remedy, a sentence.
+        fix: a sentence that says how to fix the program.
         proof: returns the sentence that shows the mistake; empty if nothing shows it.
-        by: who made the mistake.
+        by: the party that made the mistake: the program or Kafka.
     """
 
     name: str
@@ -64,7 +63,7 @@ SHARED_ID: Final = Mistake(
     name="transactional id shared by instances",
     outcome=LOST,
     evidence="fenced, and all instances alive",
-    fix="Give each instance its own, the same at each start.",
+    fix="Give each instance its own id, the same at each start.",
     proof=lost_proofs.shared_id,
 )
 _NOT_WAITED_FOR: Final = Mistake(
@@ -119,7 +118,7 @@ MISTAKES: Final = (
     Mistake(
         name="output that brokers have lost",
         outcome=LOST,
-        evidence="a disk has it, readers do not get it",
+        evidence="a disk has the output, readers do not get it",
         fix="See highwater inspect.",
         proof=lost_proofs.left_on_a_disk,
         by="Kafka",
@@ -127,7 +126,7 @@ MISTAKES: Final = (
     Mistake(
         name="acknowledged output that brokers have lost",
         outcome=LOST,
-        evidence="acknowledged on the wire with acks=all, in no log",
+        evidence="acknowledged with acks=all, in no log",
         fix="See highwater inspect.",
         proof=lost_proofs.acknowledged_and_lost,
         by="Kafka",
@@ -205,14 +204,14 @@ MISTAKES: Final = (
         name="input passed without an output",
         outcome=LOST,
         evidence="a later input has an output, no instance ended",
-        fix="Seek back or retry: a later commit covers it. Or update the client.",
+        fix="Seek back or retry, before a later commit. Or update the client.",
         proof=lost_proofs.passed_over,
     ),
     Mistake(
         name="output outside of the transaction",
         fault="app-kill",
         outcome=DOUBLED,
-        evidence="exactly-once is declared, positions are in one",
+        evidence="exactly-once is declared, positions are in transactions",
         fix="Use one transaction for both.",
         proof=doubled_proofs.output_outside,
     ),
@@ -241,7 +240,7 @@ MISTAKES: Final = (
         name="poll or heartbeat later than the group's timeout",
         outcome=DOUBLED,
         evidence="its member left, and nothing had a fault",
-        fix="Smaller batches, or a higher max.poll.interval.ms.",
+        fix="Use smaller batches, or a higher max.poll.interval.ms.",
         proof=doubled_proofs.put_out,
     ),
     Mistake(
@@ -264,7 +263,7 @@ MISTAKES: Final = (
         name="no position committed by the group",
         fault="app-kill",
         outcome=DOUBLED,
-        evidence="the group never had one",
+        evidence="the group never had a position",
         fix="Commit after the outputs are acknowledged.",
         proof=doubled_proofs.never_committed,
     ),
@@ -272,7 +271,7 @@ MISTAKES: Final = (
         name="position stopped before an offset without a record",
         fault="app-kill",
         outcome=DOUBLED,
-        evidence="inputs behind it had outputs, and it never moved",
+        evidence="later inputs had outputs, the position never moved",
         fix="Move the position past offsets without a record.",
         proof=doubled_proofs.before_a_gap,
     ),
@@ -280,7 +279,7 @@ MISTAKES: Final = (
         name="positions of some partitions not committed",
         fault="app-kill",
         outcome=DOUBLED,
-        evidence="the member committed another one meanwhile",
+        evidence="the member committed another partition meanwhile",
         fix="Commit the highest offset of each partition.",
         proof=doubled_proofs.some_partitions,
     ),
@@ -312,7 +311,7 @@ MISTAKES: Final = (
         name="outputs sent in another order than their inputs",
         outcome=OUT_OF_ORDER,
         evidence="one instance sent both, none failed before",
-        fix="Send later inputs of a key only after its retries.",
+        fix="Send later inputs of a key only after the key's retries.",
     ),
     Mistake(
         name="failed send repeated behind later outputs",
@@ -332,12 +331,12 @@ MISTAKES: Final = (
         fault="app-kill",
         outcome=UNFINISHED,
         evidence="an id timed out, no later start had it",
-        fix="Give each instance its own, the same at each start.",
+        fix="Give each instance its own id, the same at each start.",
     ),
     Mistake(
         name="sequence number of another record",
         outcome=ACKNOWLEDGED,
-        evidence="its offset has another record of that number",
+        evidence="the offset has another record of that number",
         fix="Update the client.",
     ),
 )

@@ -51,7 +51,7 @@ OVERTAKEN: Final = pa.schema(
         ("later_at", pa.int64()),  # offset of the later input's first output
     ]
 )
-"""Columns of an input whose output comes after that of a later input."""
+"""The columns of an input whose output comes after a later input's output."""
 
 
 def input_outcomes(
@@ -116,9 +116,9 @@ def strange_outputs(names: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
-    """Return the inputs whose first output comes after that of a later input, and the later input.
+    """Return the inputs whose first output comes after a later input's, with the later input.
 
-    Only inputs in one partition are compared, if their first outputs are in one partition, too.
+    Inputs are compared if they are in one partition and their first outputs are in one partition.
     Only an input's first output is compared, because a program may process inputs again after a
     crash. Outputs without keys may be in several partitions, so that readers get them in another
     order. An input with several copies is ignored.
@@ -166,7 +166,7 @@ def _highest(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _positions(partition: pa.ChunkedArray, positions: Mapping[int, int | None]) -> pa.Array:
-    """Return the committed offset in each row's partition; -1 if there is none."""
+    """Return the committed offset in each row's partition; -1 without a committed offset."""
     partitions = pa.array(positions.keys(), pa.int32())
     offsets = pa.array([-1 if offset is None else offset for offset in positions.values()])
     places = pc.index_in(partition, value_set=partitions)

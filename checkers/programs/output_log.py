@@ -38,7 +38,7 @@ class LogCopy(NamedTuple):
     """A record of the output topic's log.
 
     Attributes:
-        time_ns: when a broker appended the record, since the run's start.
+        time_ns: the time since the run's start at which a broker appended the record.
         producer_id: None if the producer is not idempotent.
         sequence: the sequence number, by which a broker recognises a retry.
     """
@@ -56,15 +56,16 @@ class LogCopy(NamedTuple):
 class OutputLog:
     """The copies of an output on disks.
 
-    If several disks have a record, the copy in the longest log is used. If a record names its input
-    in a header, or by a function that this process lacks, no record here names an input.
+    If several disks have a record, the copy in the longest log is used. If the program's outputs
+    name inputs in a header, or by a function that this process lacks, ``copies`` is empty.
 
     Attributes:
         copies: the records that name an input, by the input's name; in order in each partition.
         in_transactions: whether all records are part of a transaction; None without records.
-        appended_ns: when the record at each partition and offset was appended, in the longest logs.
-        whole_until_ns: the disks have all records that brokers appended before this time since the
-            run's start.
+        appended_ns: the append time of the record at each partition and offset, in the longest
+            logs.
+        whole_until_ns: the time since the run's start before which the disks lack no appended
+            record.
     """
 
     copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
@@ -112,7 +113,7 @@ def _logs(case: RunFiles, topic: str, partition: int) -> list[list[Row]]:
 
 
 def _copies(logs: Sequence[Sequence[Row]], facts: ProgramFacts) -> Iterator[tuple[str, LogCopy]]:
-    """Yield the records that name an input: the longest log's, then those only in other logs."""
+    """Yield the records that name an input, from the longest log first, each record once."""
     seen = set[tuple[str, int]]()
     for log in logs:
         for name, row in named(log, facts.program.match):

@@ -1,4 +1,4 @@
-"""Find inputs whose first output comes after that of a later input of their partition."""
+"""Find inputs whose first output comes after the output of a later input of their partition."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,9 +22,9 @@ from highwater.checkers.run_tables import Tables
 
 
 def no_order(tables: Tables, case: RunFiles) -> str:
-    """Return why the order of outputs cannot be judged, as the end of a message."""
+    """Return the reason why the order of outputs cannot be judged, as the end of a message."""
     if case.plan.program is not None and not case.plan.program.ordered:
-        return "the program keeps no order (--ordered)"
+        return "the program does not promise an order (--ordered)"
     return no_inputs(tables, case)
 
 
@@ -43,7 +43,7 @@ def no_order(tables: Tables, case: RunFiles) -> str:
     idle=no_order,
 )
 def output_order(tables: Tables) -> pa.Table:
-    """Return the inputs whose first output comes after that of a later input."""
+    """Return the inputs whose first output comes after the output of a later input."""
     cases = {case.key: case for case in tables.cases if not no_order(tables, case)}
     rows = [
         {"run": key, **row}
@@ -80,12 +80,18 @@ def _explainer(
             return None, ""
         for request in failed.get(row["value"], ()):
             if request.time_ns < late.time_ns:
-                says = f"a Produce with it, by {request.sender} at {seconds(request.time_ns)},"
-                says += f" {request.answer}; another wrote it at {seconds(late.time_ns)}"
+                says = (
+                    f"a Produce with this input's output, by {request.sender} at "
+                    f"{seconds(request.time_ns)},"
+                )
+                says += f" {request.answer}; another Produce wrote it at {seconds(late.time_ns)}"
                 return REPEATED_LATE, says
         if late.time_ns < early.time_ns:
             return None, ""
-        says = f"{early.sender} sent the later one at {seconds(early.time_ns)}, and this one at"
+        says = (
+            f"{early.sender} sent the later input's output at {seconds(early.time_ns)}, and "
+            f"this input's at"
+        )
         return SENT_OUT_OF_ORDER, f"{says} {seconds(late.time_ns)}"
 
     return explain
@@ -101,7 +107,7 @@ def _anomaly(facts: ProgramFacts, row: Row, explanation: Explanation | None) -> 
     topic, program = facts.plan.topic.name, facts.program
     says = (
         f"{row['value']} at offset {row['offset']} of {topic}-{row['partition']} was overtaken: its"
-        f" first output is at {program.place(row['out'], row['at'])}, after that of "
+        f" first output is at {program.place(row['out'], row['at'])}, after the first output of "
         f"{row['later']}, a later input, at {row['later_at']}."
     )
     mistake, why = explanation or (None, "")

@@ -54,7 +54,7 @@ class OutputTimes:
             self._of[partition] = _Outputs(offsets, np.array(times, np.int64))
 
     def later(self, partition: int, offset: int) -> int:
-        """Return when the first output of a later input of a partition was written."""
+        """Return the time of the first output of any later input of a partition."""
         offsets, times = self._outputs(partition)
         return int(min(times[offsets > offset], default=FOREVER))
 

@@ -109,8 +109,8 @@ class ProgramRequests:
         """Return acknowledged outputs whose offset in the log has no record, or a later record.
 
         Args:
-            appended_ns: when the record at each partition and offset was appended; partitions
-                without any record are not judged.
+            appended_ns: the append time of the record at each partition and offset; the function
+                ignores partitions without a record.
         """
         rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
         rows = rows.filter(pc.and_(pc.equal(rows["error"], 0), pc.is_valid(rows["answered_ns"])))
@@ -157,7 +157,7 @@ class ProgramRequests:
                     of_record = named(ProgramRecord(record["value"], record["key"]))
                     for name in chosen.intersection(of_record):
                         yield name, row, number, record
-        except UsageError:  # the user's function may not exist here any more
+        except UsageError:  # this process may lack the user's function
             return
 
 

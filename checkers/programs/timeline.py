@@ -39,12 +39,12 @@ def steps(evidence: InputEvidence, mistake: Mistake | None) -> list[Step]:
 
 
 def judgement(mistake: Mistake | None) -> Step:
-    """Return the last step of a finding: it states who made the mistake."""
+    """Return the last step of a finding, which names the party at fault."""
     return _step("judge", MISTAKE, None, blame(mistake))
 
 
 def blame(mistake: Mistake | None) -> str:
-    """Return one or two sentences that state who made the mistake: program, client or broker."""
+    """Return one or two sentences that name the party at fault, its mistake, and the fix."""
     if mistake is None:
         return "The cause is not known."
     return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
@@ -78,7 +78,7 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
     yield from _written(evidence)
     before = [commit for commit in evidence.commits or () if commit.offset <= evidence.offset]
     for commit in (*before[-1:], *([evidence.passed] if evidence.passed else [])):
-        says = f"The group's position was committed: {commit.offset}."
+        says = f"The group committed position {commit.offset}."
         request = evidence.committed_by(commit)
         yield _step(_sender(request), "committed", commit.time_ns, says)
     first, last = _span(evidence, evidence.sent_ns or 0)

@@ -72,8 +72,8 @@ def program_in_transactions(tables: Tables) -> pa.Table:
 def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
     """Yield the inputs that have an output, although every copy of the input was aborted.
 
-    The final reader reads only committed records, so it returned none of these inputs. A program
-    that processed nearly all aborted inputs before its positions reads with ``read_uncommitted``.
+    The final reader reads only committed records, so it returned none of these inputs. If a program
+    processed nearly all aborted inputs before its positions, it reads with ``read_uncommitted``.
     """
     if not facts.plan.workload.transactions:
         return
@@ -89,7 +89,8 @@ def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
             f"{name} at offset {end.offset} of {facts.plan.topic.name}-{end.partition} was aborted"
             f" at {seconds(end.at_ns)}, and has an output at offset {first.offset} of"
             f" {facts.program.out}-{first.partition}, written at {seconds(first.time_ns)}."
-            f" {processed} of {count(len(passed), 'aborted input')} before the positions have"
+            f" {processed} of {count(len(passed), 'aborted input')} before the committed "
+            f"positions have"
             " an output."
         )
         place = facts.plan.topic.name, end.partition, end.offset

@@ -1,7 +1,7 @@
-"""Find copies of a record on disks that have different sequence numbers.
+"""Finds copies of a record on disks that have different sequence numbers.
 
 A broker recognises a record by producer id, epoch and sequence number, and checks the order of the
-numbers (KIP-98). It cannot recognise a copy with another number.
+numbers (KIP-98). It does not recognise a copy with another number.
 """
 
 from collections.abc import Iterable
@@ -45,14 +45,14 @@ def numbered_anew(case: RecordCase) -> Links:
         numbers = [number for _, number in copies if None not in number]
         if len(copies) > 1 and len(numbers) == len(set(numbers)):
             placed = [(record, *copy) for copy in copies]
-            return (_link(_ANEW, broker, placed, "no broker can take these for one record"),)
+            return (_link(_ANEW, broker, placed, "so a broker takes them for different records"),)
     return ()
 
 
 @explains(
     _BEHIND,
     NEW_EPOCH & UNKNOWN_CLIENT,
-    "The client gave the earlier record a higher sequence number than the later one.",
+    "The client gave the earlier record a higher sequence number than the later record.",
     needs=FILES,
     applies=_is_idempotent,
 )
@@ -63,21 +63,26 @@ def numbered_behind(case: RecordCase) -> Links:
         for before, behind in product(disk.copies(later), disk.copies(earlier)):
             if before[0] < behind[0] and _after(behind[1], before[1]):
                 placed = [(later, *before), (earlier, *behind)]
-                return (_link(_BEHIND, broker, placed, "the broker kept the order of the numbers"),)
+                return (
+                    _link(
+                        _BEHIND, broker, placed, "the broker kept the order of the sequence numbers"
+                    ),
+                )
     return ()
 
 
 @explains(
     _AS_ANOTHER,
     NEW_EPOCH & UNKNOWN_CLIENT,
-    "The client gave the record another one's sequence number; the leader took it for that.",
+    "The client gave the record the sequence number of another record. The leader took it for a "
+    "copy.",
     needs=FILES,
 )
 def numbered_as_another(case: LostRecord) -> Links:
     """Return the record at the offset that the leader returned for a missing record.
 
-    A leader responds to an assumed copy with the offset of the record that it has. That record was
-    sent, or acknowledged, before: no leader that lost this record assigned its offset again.
+    If a leader takes a record for a copy, it returns the offset of the record that it has. That
+    record was sent or acknowledged earlier, so the offset was not assigned twice.
     """
     lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
     if any(lost in disk.records for disk in disks.values()):
@@ -101,8 +106,8 @@ def numbered_as_another(case: LostRecord) -> Links:
 @explains(
     _ANSWERED_AS_ANOTHER,
     NEW_EPOCH & UNKNOWN_CLIENT,
-    "The client sent the record again with another one's sequence number; the leader answered with"
-    " that one's offset.",
+    "The client sent the record again with the sequence number of another record. The leader "
+    "returned the offset of that record.",
     needs=FILES,
 )
 def answered_as_another(case: AnomalyCase) -> Links:
@@ -120,13 +125,16 @@ def answered_as_another(case: AnomalyCase) -> Links:
             number = disk.numbers[disk.at[anomaly["offset"]]]
             if None not in number:
                 placed = [(step["value"], *elsewhere[0]), (holder or "", anomaly["offset"], number)]
-                so = "the leader took a copy of the first for the second, of the same producer"
+                so = (
+                    "the leader took a copy of the first record for the second record of this "
+                    "producer"
+                )
                 return (_link(_ANSWERED_AS_ANOTHER, broker, placed, so),)
     return ()
 
 
 def _after(number: Number, other: Number) -> bool:
-    """Return whether a broker must append one sequence number after another one."""
+    """Return whether a broker must append one sequence number after the other sequence number."""
     (producer, *at), (other_producer, *other_at) = number, other
     unnumbered = None in number or None in other
     return unnumbered or producer != other_producer or at > other_at

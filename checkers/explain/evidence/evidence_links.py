@@ -1,4 +1,4 @@
-"""The links of an explanation. Each link is an observed event, with a sentence and its rule."""
+"""The links of an explanation. Each link has an observed event, a sentence and a rule."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -52,12 +52,12 @@ class RecordCase(AnomalyCase):
 
     @property
     def begun_ns(self) -> int:
-        """When the record was sent."""
+        """The time at which the record was sent."""
         return int(self.send["invoke_ns"])
 
     @property
     def until_ns(self) -> int:
-        """When the producer got the response; without a response, a minute after the send."""
+        """The time of the response to the producer; without a response, a minute after the send."""
         return int(self.send["complete_ns"] or self.begun_ns + _LONGEST_NS)
 
 
@@ -65,8 +65,8 @@ class RecordCase(AnomalyCase):
 class Chain:
     """The links of an anomaly's explanation; ``why_not`` is empty if they explain the anomaly.
 
-    ``open``: no evidence contradicts the anomaly, but no known rule causes it. ``unobserved``: the
-    missing observations without which the cause is unknown.
+    ``open`` is true if no evidence contradicts the anomaly, but no known rule leads to it.
+    ``unobserved`` names the missing observations that could show the cause.
     """
 
     links: tuple[ExplanationLink, ...] = ()
@@ -87,14 +87,14 @@ def unknown(why_not: str, *links: ExplanationLink) -> Chain:
 
 def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
     """Return a chain without an explanation, because observations are missing."""
-    says = f"What could explain it was not observed: {listed(missing)}."
+    says = f"The run lacks the observations that could explain this: {listed(missing)}."
     return Chain(links=links, why_not=says, unobserved=frozenset(missing))
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return the response to a record's producer, and the broker that sent it, if known.
+    """Return a link for the response to a record's producer, and the broker that sent it, if known.
 
-    A record that was refused in a transaction is acknowledged only by the commit.
+    If a record was refused in a transaction, only the commit acknowledges it.
     """
     if send.get("error"):
         return ExplanationLink(
@@ -126,9 +126,9 @@ def disturbed(
 ) -> ExplanationLink | None:
     """Return the fault or change of leader that prevented a leader's response between two times.
 
-    With acks=all the leader waits for the whole ISR, so that faults of the ISR's members delay it,
-    too. It also waits for brokers that it wants to add to the ISR, before the controller has agreed
-    (KIP-497, the maximal ISR).
+    With acks=all the leader waits for the whole ISR, so faults of its members delay the response.
+    The leader also waits for brokers that it has asked the controller to add to the ISR (KIP-497,
+    the maximal ISR).
     """
     first = trace.leadership(since_ns - WITHIN.client)
     later = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns]
@@ -142,7 +142,7 @@ def disturbed(
         if target_of(fault) in leaders and begins <= until_ns and since_ns <= ends:
             return fault_link(fault)
     changed = [row for row in later if row.time_ns <= until_ns + WITHIN.client]
-    before = first or next(iter(changed), None)  # no earlier leadership when the run begins
+    before = first or next(iter(changed), None)  # the run begins without an earlier leadership
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
             says = f"Then {leader_of(row)} led, in epoch {row.epoch}."
@@ -153,11 +153,11 @@ def disturbed(
 def hung_up(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return the other partition's change of leader after which a broker closed the connection.
+    """Return another partition's change of leader after which a broker closed the connection.
 
-    With acks=0 a broker reports only in this way that it no longer leads a partition
-    (``KafkaApis.handleProduceRequest``). Requests in flight on the connection are lost, for every
-    partition.
+    With acks=0 a broker only closes the connection to report that it no longer leads a partition
+    (``KafkaApis.handleProduceRequest``). Then the requests in flight on the connection are lost,
+    for every partition.
     """
     then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":
@@ -208,12 +208,12 @@ def fault_link(fault: FaultInterval) -> ExplanationLink:
 
 
 def target_of(fault: FaultInterval) -> int:
-    """Return a fault's broker; -1, which no leader has, for a fault without a broker."""
+    """Return a fault's broker; -1, which is no broker's id, for a fault without a broker."""
     return -1 if fault.broker is None else fault.broker
 
 
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
-    """Return the begin of a leadership without a record, as a link."""
+    """Return a link for a leader that began to lead without a record."""
     how = " from outside the ISR" if start.unclean else ""
     if start.unclean and start.unlogged_election:
         how = " from outside the last observed ISR"
@@ -244,7 +244,7 @@ def failed_send(send: Row) -> ExplanationLink:
 
 
 def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) -> Iterator[Row]:
-    """Yield the relay's errors to a send's producer, from the send to a time, for one API."""
+    """Yield the relay's errors to a record's producer for one API, from the send until a time."""
     client = f"client:{send['process']}"
     for row in observed.refusals:
         is_its = row["target" if row["side"] == "answer" else "source"] == client
@@ -255,16 +255,16 @@ def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) ->
 def refused_by_wire(
     observed: RunTraces, send: Row, until_ns: int, *, acted: bool
 ) -> ExplanationLink | None:
-    """Return a Produce of a send's producer to which the relay responded with an error.
+    """Return a link for a Produce of a record's producer to which the relay returned an error.
 
     Args:
-        acted: only requests that the broker had handled, so that the records were written.
+        acted: whether to return only requests whose records the broker had written.
     """
     for row in refusals_by_wire(observed, send, until_ns, "Produce"):
         after = row["side"] == "answer"
         if after or not acted:
             says = (
-                f"The wire answered a Produce of {send['process']} with {row['cause']},"
+                f"The relay answered a Produce of {send['process']} with {row['cause']},"
                 f" {'after' if after else 'before'} the broker had written its records."
             )
             return ExplanationLink(
@@ -274,7 +274,7 @@ def refused_by_wire(
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Return the client's log line about a request without a response between a send and a time."""
+    """Return a client's log line about a request without a response between a send and a time."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
             return event_link("retry", f"A request of {send['process']} had no answer.", line, None)

@@ -1,8 +1,8 @@
 """Explains a coordinator that does not know a group: faults removed its records from every disk.
 
-A group's offsets and members are records of ``__consumer_offsets``, committed as with acks=all. If
-all brokers lose their disks, or unflushed records, before any of them is back, the next coordinator
-does not know the group, and begins its generations again.
+A group's offsets and members are records of ``__consumer_offsets``, committed as with acks=all. All
+brokers may lose their disks, or unflushed records, before any broker is back. Then the next
+coordinator does not know the group, and begins its generations again.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
 
 
 def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield the end of the commit, and the ends of each OffsetFetch whose response lacked it.
+    """Yield the time of a commit, and of each OffsetFetch whose response lacked the commit.
 
     If no OffsetFetch shows the loss, the commit is missing on the disks at the end.
     """
@@ -93,5 +93,6 @@ def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
 
 
 forgotten: Final = Explainer(
-    (_all_disks,), "No faults removed the coordinators' topic from every disk between the two."
+    (_all_disks,),
+    "No faults removed the coordinators' topic from every disk between the two events.",
 )

@@ -1,10 +1,10 @@
-"""Explains records that a group never received, because it began after them.
+"""Explains records that a group never received, because it began to read after them.
 
 A consumer requests the list of partitions periodically. In a new partition the group has no
-committed offset, so it begins where ``auto.offset.reset`` says (ConsumerConfig, KIP-1327). The same
-is true if the group's offsets have expired (``offsets.retention.minutes``, KIP-211). For a share
-group the coordinator requests the list, and up to 4.3 it begins at ``share.auto.offset.reset``
-(KAFKA-20742).
+committed offset, so it begins at the position of ``auto.offset.reset`` (ConsumerConfig, KIP-1327).
+The same is true if the group's offsets have expired (``offsets.retention.minutes``, KIP-211). For a
+share group the coordinator requests the list, and up to 4.3 it begins at the position of
+``share.auto.offset.reset`` (KAFKA-20742).
 """
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 @explains(
     "auto.offset.reset",
     SEEN_TO_HAPPEN | SHARE_SKIPS,
-    "A partition was added, and the group, which had committed no offset there, began after the"
-    " record; share groups do so up to 4.3 (KAFKA-20742).",
+    "A partition was added. The group had committed no offset for it, and began after the record. "
+    "Share groups do this up to 4.3 (KAFKA-20742).",
     needs=LEADERS,
 )
 def _before_its_beginning(case: AnomalyCase) -> Chain:
@@ -61,7 +61,7 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
     given = [row for row in rows if row["kind"] == READ and row["complete_ns"] is not None]
     here = [row for row in given if row["partition"] == anomaly["partition"]]
     if send is None or trace is None or not trace.leaderships or not here:
-        return refuse("The history does not show the record's send, or when the group read there.")
+        return refuse("The history lacks the record's send, or the group's reads of its partition.")
     added_ns, first = trace.leaderships[0].time_ns, min(here, key=lambda row: row["complete_ns"])
     if min(row["complete_ns"] for row in given) > added_ns:
         return refuse("The partition existed before the group had read any record.")
@@ -83,11 +83,11 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
 @explains(
     "early-commit",
     hazard_of_clients("KAFKA-18641"),
-    "A member crashed while it processed the record; its"
-    " client had committed the position after it (KAFKA-18641).",
+    "A member crashed while it processed the record. Its client had already committed the "
+    "position after the record (KAFKA-18641).",
 )
 def _committed_at_work(case: AnomalyCase) -> Links:
-    """Return how the partition moved from a crashed member to the next one."""
+    """Return the move of the partition from a crashed member to the next member."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -145,8 +145,10 @@ def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
     return ExplanationLink(
         rule="auto.offset.reset",
         says=f"{begins['process']} was assigned the partition {_after(begins, added_ns)}. Its group"
-        " had committed no offset there, so that it began where auto.offset.reset says: the first"
-        f" record that it was given is {first['value']}, at offset {first['offset']}.",
+        " had no committed offset for the partition, so it began at the position of "
+        "auto.offset.reset. The "
+        "first"
+        f" record that it received is {first['value']}, at offset {first['offset']}.",
         event=f"{begins['process']}: {SEEK}, to an unknown offset",
         time_ns=begins["complete_ns"],
     )
@@ -156,8 +158,8 @@ def _taken_over(owner: Row, heir: Row, first: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="early-commit",
         says=f"{owner['process']} had the partition when the record was sent, and crashed."
-        f" {heir['process']} continued at the group's offset: the first record that it was"
-        f" given is {first['value']}, at offset {first['offset']}.",
+        f" {heir['process']} continued at the group's offset. The first record that it received"
+        f" is {first['value']}, at offset {first['offset']}.",
         event=f"{heir['process']}: {SEEK}, to the group's offset",
         time_ns=heir["complete_ns"],
     )
@@ -166,9 +168,10 @@ def _taken_over(owner: Row, heir: Row, first: Row) -> ExplanationLink:
 def _shared(first: Row, added_ns: int, group: str) -> ExplanationLink:
     return ExplanationLink(
         rule="share.auto.offset.reset",
-        says=f"The first record of the partition that {group} was given is {first['value']}, at"
-        f" offset {first['offset']}, {_after(first, added_ns)}: the group's coordinator had begun"
-        " by then, where share.auto.offset.reset says.",
+        says=f"The first record of the partition that {group} received is {first['value']}, at"
+        f" offset {first['offset']}, {_after(first, added_ns)}. Before that, the group's "
+        f"coordinator"
+        " had begun at the position of share.auto.offset.reset.",
         event=f"{first['process']}: {READ} {first['value']}",
         time_ns=first["complete_ns"],
     )
@@ -184,7 +187,7 @@ def _after(row: Row, added_ns: int) -> str:
     "The group's offsets had expired.",
 )
 def _after_its_offset_expired(case: AnomalyCase) -> Links:
-    """Return the commit that had expired when a member requested it, and where the member began."""
+    """Return the commit that had expired when a member requested it, and the member's start."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
@@ -216,7 +219,8 @@ def _committed(commit: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="offsets.retention",
         says=f"{commit['process']} committed offset {commit['offset']} of partition"
-        f" {commit['partition']} for {commit['group']}, which is the group's last commit there.",
+        f" {commit['partition']} for {commit['group']}. This is the group's last commit for that "
+        f"partition.",
         event=f"{commit['process']}: commit, {OK}",
         time_ns=commit["complete_ns"],
     )
@@ -227,8 +231,8 @@ def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
     return ExplanationLink(
         rule="offsets.retention",
         says=f"{away_s:.1f} s later {question['process']} joined, and the coordinator had no"
-        f" offset: it keeps offsets of a group without members for {retention_ns / SECOND:g} s"
-        f" ({POSITIONS_RETENTION}). So the group began where auto.offset.reset says.",
+        f" offset. It keeps the offsets of a group without members for {retention_ns / SECOND:g} s"
+        f" ({POSITIONS_RETENTION}). So the group began at the position of auto.offset.reset.",
         event=f"{question['process']}: committed, no offset",
         time_ns=question["complete_ns"],
     )
@@ -237,30 +241,31 @@ def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
 @explains(
     "recreated-topic",
     SEEN_TO_HAPPEN,
-    "It is of a deleted topic.",
+    "The offset belongs to a deleted topic of the same name.",
 )
 def _of_an_earlier_topic(case: AnomalyCase) -> Links | Chain:
-    """Return where the member began, if the group had committed nothing in this topic by then."""
+    """Return the member's first position, if the group had committed nothing in this topic."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]
     answers = [row for row in here if row["event"] == "committed"]
     matching = [row for row in answers if row["offset"] == anomaly["offset"]]
     if trace is None or not trace.leaderships or not matching:
-        return refuse("The journals do not show who was told the offset.")
+        return refuse("The members' journals do not show which member received the offset.")
     begun_ns = min((row["invoke_ns"] for row in here if row["event"] == "commit"), default=FOREVER)
     if begun_ns < ended_ns(matching[0]):
-        return refuse("A member may have committed an offset before.")
+        return refuse("A member of the group may have committed the offset before.")
     return (_returned(matching[0]),)
 
 
 def _returned(answer: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="recreated-topic",
-        says=f"{answer['process']} asked where its group begins, and the coordinator had offset"
-        f" {answer['offset']}. No member had committed since the topic was created, so it is from"
-        " before: of an earlier topic with this name. Offsets have names of topics, and a"
-        " coordinator that is down as a topic is deleted keeps them.",
+        says=f"{answer['process']} asked for the group's offset. The coordinator returned"
+        f" {answer['offset']}. No member had committed since the topic was created, so the "
+        f"offset is"
+        " from an earlier topic with this name. A coordinator stores offsets by topic name. If it"
+        " is down while a topic is deleted, it keeps the topic's offsets.",
         event=f"{answer['process']}: committed, offset {answer['offset']}",
         time_ns=answer["complete_ns"],
     )

@@ -1,8 +1,8 @@
-"""A licence is the rule or the fact without which an anomaly cannot happen.
+"""Licences: the conditions under which an explanation is possible.
 
 A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
-fact about the run's release, settings, client or faults. An explanation whose licence is not in
-force is not used. Its anomaly is then unexplained, like a bug of Kafka.
+fact about the run's release, settings, client or faults. An explanation is used only if its licence
+is in force in the run. Otherwise the anomaly stays unexplained, and may be a bug of Kafka.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,8 +37,7 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""A function that returns whether a licence was in force in a run, at a time, or (for None) at any
-time."""
+"""A function that returns whether a licence was in force in a run at a time (None: at any time)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +45,11 @@ class Licence:
     """A rule or a fact that lets an anomaly happen in a run.
 
     Attributes:
-        name: a switch of the model, or a fact in a few words.
-        says: the sentence for an anomaly if the licence is not in force.
+        name: the name of a switch of the model, or a fact in a few words.
+        says: the sentence that tells the reader why the licence is not in force.
         holds: returns whether the licence was in force on any broker. The evidence checks the right
             broker in ``SoftwareHistory``.
-        switches: the switches of ``Rules`` and ``TransactionRules`` that decide; none for a fact.
+        switches: the switches of ``Rules`` and ``TransactionRules`` that decide; empty for a fact.
     """
 
     name: str
@@ -79,7 +78,7 @@ def lacks(switch: str) -> Licence:
     """Return the licence that is in force if the release, with its client, lacks a rule."""
     return Licence(
         name=f"{switch}: off",
-        says=f"On this release, with this client: {_says(switch)}",
+        says=f"This release, with this client, has a rule against this: {_says(switch)}",
         switches=(switch,),
         holds=lambda run, at: run.software.may_lack(switch, at),
     )
@@ -89,7 +88,7 @@ def has(switch: str) -> Licence:
     """Return the licence that is in force if the release, with its client, has a rule."""
     return Licence(
         name=switch,
-        says=f"Not on this release, with this client: {_says(switch)}",
+        says=f"This release, with this client, lacks the rule that leads to this: {_says(switch)}",
         switches=(switch,),
         holds=lambda run, at: run.software.may_have(switch, at),
     )
@@ -99,7 +98,7 @@ def hazard_of_release(hazard: str) -> Licence:
     """Return the licence that is in force if the release has a hazard of the catalogue."""
     row = find_hazard(hazard)
     return of_releases(
-        hazard, "This release is not affected.", lambda entry: of_release(row, entry)
+        hazard, f"{hazard} does not affect this release.", lambda entry: of_release(row, entry)
     )
 
 
@@ -120,7 +119,7 @@ def hazard_of_clients(hazard: str) -> Licence:
         brokers = run.plan.played_on
         return of_clients(row, read_client(run.plan.client, brokers), release(brokers))
 
-    return Licence(name=hazard, says="This client is not affected.", holds=holds)
+    return Licence(name=hazard, says=f"{hazard} does not affect this client.", holds=holds)
 
 
 def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence:
@@ -147,7 +146,7 @@ class Explanation(Generic[C]):
         licence: the licence that must be in force.
         says: the cause in a sentence.
         evidence: returns the links of the explanation, in order of time; empty if the cause was not
-            observed. Or it returns a chain with the reason why the cause is excluded.
+            observed. Or it returns a chain that says why this is not the cause.
         applies: returns whether the explanation fits the case.
         needs: the observations that the evidence needs.
     """
@@ -169,7 +168,7 @@ class Explanation(Generic[C]):
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
     def allows(self, case: C, outcome: Chain) -> bool:
-        """Return whether the explanation's licence was in force when a chain's events happened."""
+        """Return whether the licence was in force when the events of a chain happened."""
         named = (link.time_ns for link in outcome.links if link.rule == self.name)
         return self.licence.holds(case.observed, next(named, None))
 
@@ -198,15 +197,15 @@ def explains(
 
 
 def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
-    """Return the links of the first explanation of an anomaly; empty if none explains it."""
+    """Return the links of the first explanation with evidence; empty if no explanation has any."""
     return next((links for rule in explanations if (links := rule.links(case))), ())
 
 
 def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
-    """Return a chain. A refusal becomes "unknown" if an allowed explanation lacks observations.
+    """Return a chain, but "unknown" if an allowed explanation lacks observations.
 
     Args:
-        outcome: the chain that was found; an explanation is returned unchanged.
+        outcome: the chain that was found. A chain that explains the anomaly is returned unchanged.
         explanations: the explanations that were tried.
         case: the anomaly.
     """
@@ -225,11 +224,11 @@ class Explainer(Generic[C]):
 
     Attributes:
         explanations: the explanations, in the order in which they are tried.
-        why_not: the reason if none of them has evidence; empty for a single explanation that gives
-            the reason itself.
-        case: returns the case that the explanations need, or a chain with the reason why there is
-            none.
-        always: returns links to show even without an explanation.
+        why_not: the reason if no explanation has evidence; empty if the only explanation gives the
+            reason itself.
+        case: returns the case that the explanations need, or a chain that says why there is no
+            case.
+        always: returns the links that the reader sees even without an explanation.
     """
 
     explanations: tuple[Explanation[C], ...]
@@ -246,7 +245,7 @@ class Explainer(Generic[C]):
         return if_observed(outcome, self.explanations, case)
 
     def _first(self, case: C) -> Chain:
-        """Return the first outcome with an explanation; else the best reason why there is none."""
+        """Return the first chain that explains the anomaly; else the best reason against all."""
         refused = []
         for rule in self.explanations:
             outcome = rule.outcome(case)
@@ -261,12 +260,12 @@ class Explainer(Generic[C]):
 
 UNACKNOWLEDGED: Final = Licence(
     name="acks=0",
-    says="A broker has acknowledged the record: only with acks=0 no broker responds.",
+    says="A broker has acknowledged the record. Only with acks=0 no broker responds.",
     holds=lambda run, _: run.plan.workload.acks == "0",
 )
 LEADER_ALONE: Final = Licence(
     name="acks=0 or 1",
-    says="With acks=all its leader waits for every member of the ISR.",
+    says="With acks=all the leader waits for every member of the ISR.",
     holds=lambda run, _: run.plan.workload.acks != "all",
 )
 UNCLEAN: Final = Licence(
@@ -281,7 +280,7 @@ FAULT: Final = Licence(
 )
 SEEN_TO_HAPPEN: Final = Licence(
     name="what the run shows",
-    says="It may happen on every release.",
+    says="This may happen on every release.",
     holds=lambda _, __: True,
 )
 OLD_SETS: Final = Licence(
@@ -294,23 +293,23 @@ OLD_SETS: Final = Licence(
 )
 RESENT: Final = Licence(
     name="no idempotence",
-    says="Its producer is idempotent (KIP-98).",
+    says="The record's producer is idempotent (KIP-98).",
     holds=lambda run, _: not run.plan.workload.idempotence,
 )
 NEW_EPOCH: Final = Licence(
     name="a new producer epoch",
-    says="Its producer is not idempotent (KIP-98).",
+    says="The record's producer is not idempotent (KIP-98).",
     holds=lambda run, _: run.plan.workload.idempotence,
 )
 PARTIAL: Final = Licence(
     name="kafka-python, aiokafka or a client driver",
-    says="This client commits no transaction after a record of it has failed.",
+    says="This client never commits a transaction in which the send of a record failed.",
     holds=lambda run, _: (
         read_client(run.plan.client, run.plan.played_on).library in {DRIVER, KAFKA_PYTHON, AIOKAFKA}
     ),
 )
 UNKNOWN_CLIENT: Final = Licence(
     name="a client driver",
-    says="This client is known to number a record once, and in order.",
+    says="This client gives each record one sequence number, in order.",
     holds=lambda run, _: read_client(run.plan.client, run.plan.played_on).library == DRIVER,
 )

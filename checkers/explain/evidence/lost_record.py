@@ -18,7 +18,7 @@ class LostRecord(RecordCase):
     """An acknowledged record that is lost.
 
     Attributes:
-        ack: the answer to the record's producer, as a link.
+        ack: the response to the record's producer, as a link.
     """
 
     trace: Trace
@@ -36,7 +36,7 @@ class LostRecord(RecordCase):
 
     @property
     def ended_ns(self) -> int:
-        """When the producer got the response; without a response, when the record was sent."""
+        """The time of the response to the producer; without a response, the time of the send."""
         return int(self.send["complete_ns"] or self.begun_ns)
 
     @property
@@ -53,23 +53,23 @@ class LostRecord(RecordCase):
                 yield fault
 
     def first_cut(self, broker: int) -> BrokerLogLine | None:
-        """Return a broker's first truncation to the record's offset or below, since its send."""
+        """Return a broker's first truncation, after the send, to the record's offset or below."""
         for line in self.trace.of_kind(broker, "truncation"):
             if line.offset <= self.send["offset"] and line.time_ns >= self.begun_ns - WITHIN.look:
                 return line
         return None
 
     def is_replaced(self, start: LeadershipStart) -> bool:
-        """Return whether a leader began at or below the record's offset, and replaced it."""
+        """Return whether a leader began at or below the record's offset and replaced the record."""
         disk, offset = self.trace.last_disk, self.send["offset"]
         epoch = -1 if disk is None else disk.epoch(offset)
         return 0 <= start.offset <= offset and (epoch < 0 or epoch >= start.epoch)
 
 
 def deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
-    """Return the leader before an election, if it may have responded after it was deposed.
+    """Return the leader before an election, if it may have responded after the election.
 
-    If a broker was elected several times in a row, its first election counts.
+    If a broker was elected several times in a row, the function uses its first election.
     """
     trace, acked_ns = case.trace, case.send["complete_ns"]
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
@@ -84,17 +84,17 @@ def deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
     for fault in case.observed.faults:
         frozen = facts_of(fault.name).frozen and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
-        # On a busy machine an answer is observed late, but not before the record was sent.
+        # On a busy machine a response is observed late, but never before the record was sent.
         around = -WITHIN.deposed < acked_ns - fault.sure_until_ns
         around = around and case.begun_ns - fault.until_ns < late_ns
         if frozen and fault.start_ns < deposed_ns and around:
             return ExplanationLink(
                 rule="zombie",
                 says=says,
-                event=f"{fault.says}; woken again {fault.until_ns / SECOND:.3f} s",
+                event=f"{fault.says}; resumed at {fault.until_ns / SECOND:.3f} s",
                 broker=last.leader,
                 time_ns=fault.until_ns,
             )
     if deposed_ns <= acked_ns < max(learned_ns + WITHIN.look, deposed_ns + WITHIN.deposed):
-        return event_link("zombie", says, last, last.leader)  # its last answers
+        return event_link("zombie", says, last, last.leader)  # its last responses
     return None

@@ -57,9 +57,9 @@ def late_marker(case: RecordCase) -> Links:
             continue
         came = ExplanationLink(
             rule="late-marker",
-            says=f"A WriteTxnMarkers of {row['source']} that the wire had held back reached"
+            says=f"A WriteTxnMarkers of {row['source']} that the relay had delayed reached"
             f" {row['target']} while the transaction of {send['value']} was open. It is from an"
-            f" earlier transaction. Its producer epoch, {row['epoch']}, is also that of"
+            f" earlier transaction. Its producer epoch, {row['epoch']}, is also the epoch of"
             f" {send['value']}.",
             event=f"WriteTxnMarkers {row['event']}: message {row['message']}",
             time_ns=row["time_ns"],
@@ -67,8 +67,9 @@ def late_marker(case: RecordCase) -> Links:
         stands = ExplanationLink(
             rule="late-marker",
             says=f"Its marker is at offset {marker[0]}, after {send['value']}, with producer id"
-            f" {marker[1]} and epoch {marker[2]}. It decided the outcome of {send['value']}: the"
-            " marker of the record's own transaction came later.",
+            f" {marker[1]} and epoch {marker[2]}. It decided the outcome of {send['value']}, "
+            f"because"
+            " the marker of the record's own transaction came later.",
             event="replicas",
             broker=last.leader if last else None,
         )
@@ -109,7 +110,7 @@ class _Cut:
     needs=LEADERS | FILES,
 )
 def cut_marker(case: RecordCase) -> Links:
-    """Return the fault that removed a transaction's marker, and the marker that decided instead.
+    """Return the fault that removed a transaction's marker, and the marker that decided then.
 
     The first marker of the record's producer after the record must be from a leader that began to
     lead after the transaction had ended. Between these times a fault must have removed offsets
@@ -128,11 +129,13 @@ def cut_marker(case: RecordCase) -> Links:
             decided = ExplanationLink(
                 rule="cut-marker",
                 says=f"The next marker of producer id {marker[1]} in its log, at {marker[0]}, is"
-                f" from a later transaction; it decided the outcome of {send['value']}, too.",
+                f" from a later transaction. It also decided the outcome of {send['value']}.",
                 event="replicas",
                 broker=cut.start.leader,
             )
-            return *cut.links(f"Broker {cut.start.leader} led then, without the marker."), decided
+            return *cut.links(
+                f"After that, broker {cut.start.leader} led without the marker."
+            ), decided
     return ()
 
 
@@ -149,15 +152,15 @@ def _skipped(case: AnomalyCase) -> set[int]:
 @explains(
     "written-later",
     FAULT,
-    "A fault removed records there, and others were written in their place.",
+    "A fault removed the records at these offsets, and a leader wrote other records at them.",
     applies=lambda case: bool(_skipped(case)),
     needs=LEADERS | FILES,
 )
 def written_later(case: AnomalyCase) -> Links:
     """Return why a client could not read the records that it skipped: they were written later.
 
-    A fault removed these offsets from the log after the client had passed them, and the records
-    there now are from an epoch that began after the fault.
+    A fault removed these offsets from the log after the client had passed them. The records there
+    now are from an epoch that began after the fault.
     """
     observed, anomaly, places = case.observed, case.anomaly, _skipped(case)
     trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()
@@ -173,7 +176,7 @@ def written_later(case: AnomalyCase) -> Links:
     if not cuts or len(cuts) < len(places):
         return ()
     return cuts[-1].links(
-        f"Broker {cuts[-1].start.leader} led then, and wrote other records there."
+        f"After that, broker {cuts[-1].start.leader} led, and wrote other records at these offsets."
     )
 
 

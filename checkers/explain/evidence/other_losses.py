@@ -1,4 +1,4 @@
-"""Explains lost records whose loss no later election explains."""
+"""Explains lost records whose loss does not follow from a later election."""
 
 import re
 from typing import Final
@@ -32,14 +32,14 @@ from highwater.harness.runs.history import FAIL, OK
 _BREACH: Final = re.compile(
     r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
 )
-"""A leader's line about a segment that it deletes from the remote tier (KIP-405)."""
+"""A leader's log line about a segment that it deletes from the remote tier (KIP-405)."""
 
 _BY_TIME: Final = "retention time "
 _FROM_THE_FRONT: Final = frozenset(("segment-deleted", "files-lost"))
 """Faults that remove the oldest segment."""
 
 _OVERHEAD_BYTES: Final = 1024
-"""The most bytes that a batch of one record adds to the record's value."""
+"""The maximum number of bytes that a batch of one record adds to the record's value."""
 
 
 @explains(
@@ -49,7 +49,7 @@ _OVERHEAD_BYTES: Final = 1024
     needs=LEADERS | LOGS,
 )
 def _acknowledged_by_deposed(case: LostRecord) -> Links:
-    """Return the election that a deposed leader did not know when it acknowledged."""
+    """Return the election that a deposed leader did not know when it acknowledged the record."""
     now = case.leader_before
     for start in case.trace.starts:
         if start.epoch == now.epoch and case.is_replaced(start) and (link := deposed(case, start)):
@@ -69,7 +69,7 @@ def _removed_from_the_front(case: LostRecord) -> Links:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
         if fault.name in _FROM_THE_FRONT and later and case.begun_ns <= fault.effect_ns:
-            says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
+            says = f"After that, broker {fault.broker} led in epoch {later.epoch}."
             link = event_link("elections", says, later, fault.broker)
             return (case.ack, fault_link(fault), link)
     return ()
@@ -78,15 +78,15 @@ def _removed_from_the_front(case: LostRecord) -> Links:
 @explains(
     "reused-sequence",
     has("purges_unanswered"),
-    "The client had used the sequence number for an unanswered record of an aborted"
-    " transaction; the leader took the lost record for that one.",
+    "The client had given an unanswered, aborted record the same sequence number. The leader "
+    "took the lost record for a copy of that record.",
     applies=lambda case: case.observed.plan.workload.transactions,
     needs=LEADERS | FILES,
 )
 def _taken_for_another(case: LostRecord) -> Links:
     """Return the aborted record at the offset that was acknowledged for the lost record.
 
-    0.11 returns the offset of the last marker after the aborted record instead.
+    In 0.11 the leader returns the offset of the last marker after the aborted record.
     """
     leader = case.trace.leadership(case.ended_ns)
     disk = case.trace.disks.get(leader.leader) if leader else None
@@ -99,9 +99,9 @@ def _taken_for_another(case: LostRecord) -> Links:
         if row["process"] != case.send["process"] or not unanswered_abort:
             continue
         says = (
-            f"{holder} has offset {offset}: {row['process']} had sent it, had no answer about it,"
+            f"{holder} has offset {offset}. {row['process']} had sent it, got no response about it,"
             f" and aborted its transaction. Then the client gave the sequence number of {holder} to"
-            f" {case.send['value']}, and the leader took that for the record that it already has."
+            f" {case.send['value']}. The leader took {case.send['value']} for a copy of {holder}."
         )
         link = ExplanationLink(
             rule="reused-sequence",
@@ -116,8 +116,8 @@ def _taken_for_another(case: LostRecord) -> Links:
 @explains(
     "counted-twice",
     hazard_of_release("KAFKA-17062") | hazard_of_release("KAFKA-20732"),
-    "A leader counted segments twice, so that the partition seemed larger than retention.bytes, and"
-    " deleted the oldest.",
+    "A leader counted segments twice, so the partition seemed larger than retention.bytes. The "
+    "leader deleted the oldest segment.",
     applies=lambda case: case.observed.plan.tiered,
     needs=LOGS,
 )
@@ -155,16 +155,16 @@ def _leadership(case: LostRecord, line: BrokerLogLine) -> Links:
     later = next((row for row in rows if row.time_ns >= case.ended_ns), None)
     if later is None:
         return ()
-    says = f"Broker {line.broker} led then, in epoch {later.epoch}."
+    says = f"After that, broker {line.broker} led in epoch {later.epoch}."
     return (event_link("elections", says, later, line.broker),)
 
 
 def _deleted(line: BrokerLogLine, breach: re.Match[str], sent: int) -> ExplanationLink:
     says = (
-        f"Broker {line.broker} deleted a segment of the remote tier, by its log because without it"
-        f" the partition would still have {int(breach['left']):,} bytes, and retention.bytes is"
+        f"Broker {line.broker} deleted a segment of the remote tier. By its log, the partition has"
+        f" {int(breach['left']):,} bytes without that segment, and retention.bytes is"
         f" {int(breach['allowed']):,}. But all records ever sent to the partition have at most"
-        f" {sent:,} bytes: the broker had counted segments twice."
+        f" {sent:,} bytes, so the broker had counted segments twice."
     )
     return event_link("counted-twice", says, line, line.broker)
 
@@ -181,7 +181,7 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
         "The topic keeps its records without limit.",
         lambda run: run.plan.topic.expires,
     ),
-    "Retention deleted its segment, by timestamps.",
+    "Retention deleted the record's segment because of its timestamps.",
     needs=LOGS,
 )
 def _expired(case: LostRecord) -> Links:
@@ -210,7 +210,7 @@ def _expired(case: LostRecord) -> Links:
 
 
 def _clock_fault(case: LostRecord, line: BrokerLogLine) -> Links:
-    """Return the fault that had moved the clock of a line."""
+    """Return the fault that had moved the clock of the broker that wrote a log line."""
     return tuple(
         fault_link(fault)
         for fault in case.observed.faults
@@ -223,9 +223,9 @@ def _clock_fault(case: LostRecord, line: BrokerLogLine) -> Links:
 
 def _by_retention(case: LostRecord, line: BrokerLogLine, kept_ns: int) -> ExplanationLink:
     age_ns, value = line.time_ns - case.begun_ns, case.send["value"]
-    what = "a segment of the remote tier" if line.kind == "expired" else "its segment"
+    segment = "a segment of the remote tier" if line.kind == "expired" else "its segment"
     says = (
-        f"{age_ns / SECOND:.1f} s after {value} was sent, broker {line.broker} deleted {what},"
+        f"{age_ns / SECOND:.1f} s after {value} was sent, broker {line.broker} deleted {segment},"
         f" because retention.ms, {kept_ns / SECOND:,g} s, had passed since the newest timestamp in"
         " it."
     )

@@ -1,8 +1,9 @@
-"""Explains a coordinator without an offset of its log: it removed the group, or the offset.
+"""Explains a coordinator that lacks an offset of its log: it removed the group or the offset.
 
-4.0.0 removes a group without members while its first offsets are in an open transaction
-(KAFKA-19163). Up to 3.9.0 a coordinator may end a transaction of a producer after the producer has
-added offsets to its next one, and then removes these (KAFKA-17507). The log has the offsets.
+4.0.0 removes a group without members while an open transaction has its first offsets (KAFKA-19163).
+Up to 3.9.0 a coordinator may end a producer's transaction after the producer has added offsets to
+its next transaction. Then the coordinator removes these offsets (KAFKA-17507). In both cases the
+log still has the offsets.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ _LATE_END: Final = "KAFKA-17507"
     f"The group was removed while a transaction had its first offsets ({_REMOVED_GROUP}).",
 )
 def _removed(case: AnomalyCase) -> Links:
-    """Return the records of the log, if one removes the group while a transaction is open."""
+    """Return the log's records, if one of them removes the group while a transaction is open."""
     removed = any(record["note"] == REMOVES_GROUP for record in case.anomaly["copies"])
     return _links(case, _REMOVED_GROUP) if removed else ()
 
@@ -34,10 +35,10 @@ def _removed(case: AnomalyCase) -> Links:
 @explains(
     "late-end",
     hazard_of_release(_LATE_END),
-    "The late end of a transaction removed the next one's offsets from memory.",
+    "The late end of a transaction removed the next transaction's offsets from memory.",
 )
 def _late_end(case: AnomalyCase) -> Links:
-    """Return the records of the log, if the last transaction is not its producer's first."""
+    """Return the log's records, if the last transaction is not the first of its producer."""
     ends = [record["value"] for record in case.anomaly["copies"] if record["note"].startswith(ENDS)]
     return _links(case, _LATE_END) if ends and ends.count(ends[-1]) > 1 else ()
 
@@ -56,5 +57,5 @@ def _links(case: AnomalyCase, rule: str) -> Links:
 
 removed_group: Final = Explainer(
     (_removed, _late_end),
-    "The log does not remove the group meanwhile, and its producer had no transaction before.",
+    "The log does not remove the group, and the producer had no earlier transaction.",
 )

@@ -1,9 +1,9 @@
-"""Explains what a replica of a compacted log lacks: it was out of sync during compaction.
+"""Explains a stale replica of a compacted log: it was out of sync during compaction.
 
 Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
-were cleaned. A replica that is out of sync for longer never gets them: it keeps the deleted value,
-or takes aborted records for records of the producer's next transaction, which commits. (KAFKA-8522
-and KIP-354 describe this for consumers, not for followers.)
+were cleaned. A replica that is out of sync for longer never fetches them. So it keeps a deleted
+value, or takes aborted records for records of the producer's next transaction, which commits.
+(KAFKA-8522 and KIP-354 describe this for consumers, not for followers.)
 """
 
 from typing import Any, Final
@@ -24,9 +24,9 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 def _out_of_sync(case: AnomalyCase) -> Links:
-    """Return how long a replica was out of the ISR, if longer than ``delete.retention.ms``.
+    """Return a link if a replica was out of the ISR for longer than ``delete.retention.ms``.
 
-    It is a replica with a copy in the anomaly, or else the last leader, from which clients read.
+    The replica is one with a copy in the anomaly, or else the last leader, from which clients read.
     """
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
@@ -61,7 +61,8 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
     return ExplanationLink(
         rule="delete-retention",
         says=f"Broker {broker} was out of the ISR for {seconds:.1f} s, and {DELETE_RETENTION} is"
-        f" {retention_ms / 1000:g} s: it never got tombstones and markers removed meanwhile.",
+        f" {retention_ms / 1000:g} s. So it never fetched the tombstones and markers that were "
+        f"removed in that time.",
         event=f"broker {broker} is in the ISR again",
         broker=broker,
         time_ns=until_ns,
@@ -69,5 +70,5 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
 
 
 stale: Final = Explainer(
-    (away_for_long,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
+    (away_for_long,), f"No replica was out of the ISR for longer than {DELETE_RETENTION}."
 )

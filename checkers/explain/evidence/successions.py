@@ -1,4 +1,4 @@
-"""Explains records that a later leader lacked, by events between the send and the election."""
+"""Explains records that a later leader lacked, by the events between the send and its election."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,18 +55,18 @@ class Succession(LostRecord):
 def _lacking(
     switch: str, says: str
 ) -> Callable[[Callable[[Succession], Links]], Explanation[Succession]]:
-    """Return a decorator for the loss of a committed record by a rule that a release lacks."""
+    """Return a decorator for explanations of a committed record's loss by a missing rule."""
     return explains(
         switch, lacks(switch), says, applies=lambda case: case.is_committed, needs=STARTS
     )
 
 
 def successors(case: LostRecord) -> list[LeadershipStart]:
-    """Return the later leaders that may have begun without the record, the likeliest first.
+    """Return the later leaders that may have begun without the record, the most likely first.
 
-    They began at or below its offset, or with an older record there, as after an unclean election.
-    The broker that appended the record has it, even if an observed LEO is lower, unless it has
-    since followed another leader and truncated its log.
+    Such a leader began at or below the record's offset, or has an older record there, as after an
+    unclean election. The broker that appended the record has it, even if an observed LEO is lower,
+    unless this broker has followed another leader since then and truncated its log.
     """
     trace, offset = case.trace, case.send["offset"]
     before = case.leader_before
@@ -127,7 +127,7 @@ def _removed_by_fault(case: Succession) -> Links:
 def _cut_to_its_hw(case: Succession) -> Links:
     """Return the truncation of the new leader to its HW, before its election.
 
-    With its software and protocol it does not ask the leader where to truncate.
+    With its software and protocol, the broker does not ask its leader where to truncate.
     """
     cut = case.cut
     if cut is None or not case.observed.software.may_lack("epochs", cut.time_ns, cut.broker):
@@ -137,7 +137,8 @@ def _cut_to_its_hw(case: Succession) -> Links:
 
 
 @_lacking(
-    "epoch_on_election", "A leader without records of its epoch does not know it (KAFKA-7415)."
+    "epoch_on_election",
+    "A leader does not know its epoch before the epoch's first record (KAFKA-7415).",
 )
 def _cut_at_unknown_epoch(case: Succession) -> Links:
     """Return the new leader's truncation to its HW after its leader did not know the epoch.
@@ -183,8 +184,8 @@ def _joined_without(case: Succession) -> Links:
 
 @_lacking(
     "elected_again_is_new",
-    "A leader that is elected again, and never knew of the leader in between,"
-    " commits by its followers' old offsets.",
+    "A leader that is elected again, and never knew of the leader in between, uses old LEOs of "
+    "its followers.",
 )
 def _committed_by_old_state(case: Succession) -> Links:
     """Return the events of a leader that began an epoch without knowing of the leader before it.
@@ -196,7 +197,7 @@ def _committed_by_old_state(case: Succession) -> Links:
     cut = case.cut
     if cut is None or cut.time_ns > until_ns:
         return ()
-    # The leader that acknowledged the record may have been observed one look too late.
+    # The observer may see the leader that acknowledged the record one interval too late.
     leaders = [trace.leadership(time_ns) for time_ns in (case.ended_ns, until_ns)]
     for leader in {row.leader: None for row in leaders if row is not None}:
         if not case.observed.software.may_lack("elected_again_is_new", until_ns, leader):
@@ -209,7 +210,7 @@ def _committed_by_old_state(case: Succession) -> Links:
 def _missed(
     case: Succession, leader: int, cut: BrokerLogLine, until_ns: int
 ) -> ExplanationLink | None:
-    """Return the epoch that a leader began, by its log, right after an epoch of its own."""
+    """Return a link if a leader's log has two own epochs in a row, with another leader between."""
     roles = [
         line
         for line in case.trace.of_kind(leader, "leader", "follower", "fetcher")
@@ -232,9 +233,9 @@ def _missed_leader(
 ) -> ExplanationLink:
     says = (
         f"Broker {again.broker} began to lead in epoch {again.epoch}, and had led in epoch"
-        f" {before.epoch} before; it never knew that broker {missed.leader} led between, in epoch"
-        f" {missed.epoch}. So it kept its old state of its followers: that broker"
-        f" {case.start.broker} had {case.send['value']}."
+        f" {before.epoch} before. It never knew that broker {missed.leader} led between, in epoch"
+        f" {missed.epoch}. So it still assumed that its follower, broker"
+        f" {case.start.broker}, had {case.send['value']}."
     )
     return event_link("elected_again_is_new", says, again, again.broker)
 
@@ -245,7 +246,7 @@ def _missed_leader(
 def _cut_by_late_answer(case: Succession) -> Links:
     """Return the late response of an older epoch by which the new leader truncated its log.
 
-    KAFKA-18991. Only a response that the relay held back is known to be so late.
+    This is KAFKA-18991. Only a response that the relay delayed is known to arrive that late.
     """
     broker, trace = case.start.broker, case.trace
     for row in case.observed.late_answers:
@@ -277,8 +278,8 @@ def _late_answer(trace: Trace, row: Row, now: Leadership) -> ExplanationLink:
     others = "".join(f" Then broker {leader} led in epoch {n}." for leader, n in epochs.items())
     return ExplanationLink(
         rule="late_fenced",
-        says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}, and the"
-        f" wire held back the answer.{others} It arrived when broker {now.leader} led in epoch"
+        says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}. The"
+        f" relay delayed the answer.{others} The answer came when broker {now.leader} led in epoch"
         f" {now.epoch}. Broker {follower} fetched from the same offset as in epoch {epoch}, and"
         " took the late answer for the answer to its last fetch.",
         event=f"Fetch.answer {row['event']}: epoch {epoch}, message {row['message']}",

@@ -1,4 +1,4 @@
-"""Explains lost records whose send has no offset: no broker confirmed that it appended them."""
+"""Explains lost records without an offset: no broker confirmed that it appended them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -38,15 +38,15 @@ def _acked(case: LostRecord, link: ExplanationLink | None) -> Links:
 @explains(
     "fault",
     UNACKNOWLEDGED,
-    "A fault, or a change of leader, kept the leader from appending the record. With acks=0 a"
-    " broker that refuses a record closes the connection, losing requests in flight.",
+    "A fault, or a change of leader, kept the leader from appending the record. With acks=0 a "
+    "broker that refuses a record closes the connection. Requests in flight are then lost.",
     needs=LEADERS,
 )
 def _disturbance(case: LostRecord) -> Links:
     return _acked(case, disturbed(case.observed, case.trace, case.begun_ns, case.ended_ns))
 
 
-@explains("retry", UNACKNOWLEDGED, "The client reports a request without an answer.")
+@explains("retry", UNACKNOWLEDGED, "The client's log reports a request without a response.")
 def _no_answer(case: LostRecord) -> Links:
     return _acked(case, unanswered(case.observed, case.send, case.ended_ns + WITHIN.log))
 
@@ -54,14 +54,14 @@ def _no_answer(case: LostRecord) -> Links:
 @explains(
     "client-left",
     UNACKNOWLEDGED,
-    "The client ended right after the send: its closed connection loses the record.",
+    "The client ended right after the send, and its closed connection lost the record.",
     needs=FILES,
 )
 def _client_left(case: LostRecord) -> Links:
     """Return the last response to a client that ended right after the send.
 
-    A broker without CPU time may leave more requests unread, up to the client's last record,
-    because it reads a connection in order.
+    A broker without CPU time may leave more requests unread. These are always the last requests of
+    the client, because a broker reads the requests of a connection in order.
     """
     process = case.send["process"]
     left_ns = case.observed.left_ns.get(process)
@@ -71,7 +71,8 @@ def _client_left(case: LostRecord) -> Links:
         return ()
     link = ExplanationLink(
         rule="acks=0",
-        says=f"{process} ended right after it, and no client waits for requests in flight.",
+        says=f"{process} ended right after the send. With acks=0 no client waits for requests in "
+        f"flight.",
         event=f"{process}: its last answer",
         time_ns=left_ns,
     )
@@ -91,7 +92,7 @@ def _anything_later(case: LostRecord) -> bool:
 @explains(
     "zombie-send",
     UNACKNOWLEDGED,
-    "The record went to a deposed leader; a producer with acks=0 does not learn that.",
+    "The record went to a deposed leader. A producer with acks=0 does not learn this.",
     needs=LEADERS | LOGS,
 )
 def _sent_to_deposed(case: LostRecord) -> Links:
@@ -109,8 +110,8 @@ def _sent_to_deposed(case: LostRecord) -> Links:
 def _shorter_successor(case: LostRecord) -> Links:
     """Return a later leader whose log ended before the record.
 
-    The leader's LEO, observed before the send and after the response, gives an upper bound of the
-    record's offset.
+    The observed LEOs of the leader, before the send and after the response, are an upper bound of
+    the record's offset.
     """
     trace = case.trace
     if (then := trace.leadership(case.begun_ns)) is None:
@@ -147,7 +148,7 @@ def _left_out(case: LostRecord) -> Links:
 @explains(
     "unanswered-commit",
     UNKNOWN_CLIENT,
-    "The client committed the transaction, and had no answer about the record.",
+    "The client committed the transaction without a response about the record.",
 )
 def _committed_unanswered(case: LostRecord) -> Links:
     """Return the commit of a record without an offset, by a client that reports offsets."""
@@ -156,7 +157,7 @@ def _committed_unanswered(case: LostRecord) -> Links:
     if not observed.plan.workload.transactions or others.null_count == len(others):
         return ()
     says = (
-        f"{send['process']} committed the transaction of {send['value']}, and had no answer of a"
+        f"{send['process']} committed the transaction of {send['value']} without a response from a"
         " broker about the record."
     )
     link = ExplanationLink(
@@ -171,7 +172,8 @@ def _committed_unanswered(case: LostRecord) -> Links:
 @explains(
     "early-flush",
     hazard_of_clients("KAFKA-19479"),
-    "Flush returned before the record was written: its batch had been too large (KAFKA-19479).",
+    "The client's flush returned before the record was written, because its batch was too large "
+    "(KAFKA-19479).",
 )
 def _flushed_early(case: LostRecord) -> Links:
     """Return the client's log line about the batch, between the send and the flush."""
@@ -186,8 +188,8 @@ def _flushed_early(case: LostRecord) -> Links:
 @explains(
     "unread",
     UNACKNOWLEDGED,
-    "The broker had not read the record when the connection ended: no log has a record that the"
-    " producer sent in between.",
+    "The broker had not read the record when the connection ended. No log has a later record of "
+    "that connection.",
     needs=LEADERS | FILES,
 )
 def _left_unread(case: LostRecord) -> Links:
@@ -198,7 +200,7 @@ def _left_unread(case: LostRecord) -> Links:
     """
     observed, process = case.observed, case.send["process"]
     leadership = case.trace.leadership(case.begun_ns)
-    gave_up = f"{process} gave up its connection."
+    gave_up = f"{process} closed its connection."
     ends = {
         line.time_ns: event_link("acks=0", gave_up, line, None)
         for line in observed.clients.get(process, ())

@@ -1,9 +1,9 @@
 """Explains records that a group processed twice: no broker fenced a removed member.
 
-Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset even if an open
-transaction will commit another offset, and accepts a transaction's offsets from any former member.
-Since 2.5 it makes the reader wait if the client requests that (``require_stable``), and fences
-members if the client sends its member and generation (KIP-447).
+Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset, even if an open
+transaction will commit another offset. It also accepts a transaction's offsets from any former
+member. Since 2.5 the coordinator makes the reader wait if the client requests this
+(``require_stable``), and fences members if the client sends its member and generation (KIP-447).
 """
 
 from typing import Final
@@ -36,7 +36,7 @@ _FENCES: Final = (
 _UNFENCED_CLIENTS: Final = {
     AIOKAFKA: "sends a group's offsets without member and generation, and does not ask for stable"
     " offsets",
-    KAFKA_PYTHON: "sends no member once it knows that it was removed",
+    KAFKA_PYTHON: "sends no member id after it knows that it was removed",
 }
 """Libraries whose loops a coordinator cannot fence (docs/findings/unfenced-loops.md)."""
 
@@ -50,7 +50,7 @@ def _library(run: RunTraces) -> str:
     of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
     | of_plan(
         "aiokafka or kafka-python",
-        "This client sends member and generation.",
+        "This client sends the member and the generation, so a coordinator can fence it.",
         lambda run: _library(run) in _UNFENCED_CLIENTS,
     ),
     "No broker fenced a member that was removed from its group.",
@@ -61,13 +61,13 @@ def _unfenced(case: AnomalyCase) -> Chain:
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
     library = _library(observed)
-    # Every broker may be the coordinator: each must be old, unless the client cannot be fenced.
+    # Any broker may be the coordinator. So all must be old, unless the client cannot be fenced.
     coordinators = observed.software.at(second["invoke_ns"])
     fences = any(broker.number >= _FENCED for broker in coordinators)
     if plan.external or (fences and library not in _UNFENCED_CLIENTS):
         return refuse(_FENCES)
     if first["process"] == second["process"]:
-        return refuse("One member read it twice.")
+        return refuse("The same member read the record twice.")
     begins = _beginning(observed, second, anomaly["partition"])
     if begins is None or (begins["offset"] or 0) > anomaly["offset"]:
         return refuse(f"{second['process']} did not begin to read before that record.")
@@ -88,7 +88,8 @@ def _unfenced(case: AnomalyCase) -> Chain:
     )
     unfenced = ExplanationLink(
         rule="unfenced-client" if fences else "before-KIP-447",
-        says=f"{second['process']} was assigned the partition, and read on from {from_}: {why}.",
+        says=f"{second['process']} was assigned the partition, and continued to read from "
+        f"{from_}: {why}.",
         event=f"{second['process']}: {SEEK} to {from_}",
         time_ns=begins["invoke_ns"],
     )

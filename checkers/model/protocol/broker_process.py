@@ -28,7 +28,7 @@ from highwater.checkers.model.protocol.state_layout import (
 def crash(s: State, b: int, end: int) -> None:
     """Kill a broker's process.
 
-    The log stays complete in the page cache; the HW becomes that on disk.
+    The page cache keeps the complete log. The HW falls back to the HW on the broker's disk.
     """
     put(s, b, layout.PROCESS, end)
     if joiner(s, b):
@@ -36,17 +36,18 @@ def crash(s: State, b: int, end: int) -> None:
     put(s, b, layout.HW, min(get(s, b, layout.DISK), get(s, b, layout.LEO)))
     put(s, b, layout.APPLIED_DECISION, -1)
     for field in range(layout.FETCHER, layout.BLOCK):
-        put(s, b, field, 0)  # ELECTED too: when opened, Log drops epochs that begin at its end
+        # also ELECTED: at its start, Log drops an epoch that begins at the log's end
+        put(s, b, field, 0)
 
 
 @rule
 def fail_over(s: State, k: Constants) -> bool:
-    """Replace the controller by another one; False if this changes nothing.
+    """Replace the controller; return False if this changes no broker's future decisions.
 
-    With ZooKeeper, the dead controller's undelivered decisions are lost: its queue for each broker
-    is in memory (``ControllerChannelManager``), and the next controller sends only the present
-    state. With KRaft no decision is lost. Nothing changes if every broker lacks at most one
-    decision.
+    With ZooKeeper, the decisions that the dead controller had not delivered are lost. Its queue for
+    each broker is in memory (``ControllerChannelManager``), and the next controller sends only the
+    present state. With KRaft no decision is lost. A failover changes nothing if no broker lacks
+    more than one decision.
     """
     if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
         return False
@@ -70,7 +71,8 @@ def wipe(s: State, k: Constants, b: int) -> bool:
         return False
     for field in range(layout.PROCESS):
         put(s, b, field, 0)
-    put(s, b, layout.PROCESS, ProcessState.DEAD)  # no file says that it was shut down in order
+    # an empty disk has no file that marks a clean shutdown
+    put(s, b, layout.PROCESS, ProcessState.DEAD)
     return True
 
 

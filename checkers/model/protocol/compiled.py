@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     """The state vector; ``state_layout`` names its fields."""
 
     Constants = np.ndarray[Any, np.dtype[np.int64]]
-    """The scope and the rules as one vector; ``scope`` names its fields."""
+    """The search bounds and the release's rules as one vector; ``scope`` names its fields."""
 else:
-    State = Constants = Any  # the base lacks NumPy, and says what the scope's bounds are
+    # the base installation lacks NumPy, but its help shows the search bounds
+    State = Constants = Any
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,7 +42,7 @@ def register_rules() -> None:
 def copy_state(source: State, target: State) -> None:
     """Copy a state into another state of the same size.
 
-    A slice assignment would take Numba seconds to compile, because it includes errors about sizes.
+    Numba needs seconds to compile a slice assignment, which checks the sizes.
     """
     for place in range(source.shape[0]):
         target[place] = source[place]
@@ -49,7 +50,7 @@ def copy_state(source: State, target: State) -> None:
 
 @rule
 def spend_one(s: State, field: int, most: int) -> bool:
-    """Increase a field by one up to its bound; return False if the bound is reached."""
+    """Increase a field by one; return False if the field has already reached ``most``."""
     if s[field] >= most:
         return False
     s[field] = int(s[field]) + 1

@@ -40,9 +40,9 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 def eligible(s: State, k: Constants) -> int:
     """Return the brokers that may be elected, as a mask.
 
-    The live members of the ISR are eligible. If there are none, the live members of the ELR are,
-    and then the last known leader (both since KIP-966). If unclean elections are allowed, every
-    live replica comes last.
+    The live members of the ISR may be elected. If there are none, the live members of the ELR
+    (eligible leader replicas) may be elected, and after them the last known leader (KIP-966). If
+    there is no such broker either, an unclean election may elect every live replica.
     """
     live = int(s[layout.LIVE]) & replicas_of(s, newest(s))
     clean = isr_of(s, newest(s)) & live
@@ -62,7 +62,7 @@ def eligible(s: State, k: Constants) -> int:
 def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
     """Update the ELR (KIP-966) after a change of the ISR.
 
-    While the ISR is smaller than min.insync.replicas, brokers that leave the ISR stay eligible.
+    While the ISR is smaller than min.insync.replicas, brokers that leave the ISR enter the ELR.
     Otherwise the ELR becomes empty.
     """
     if not k[scope.K_ELR]:
@@ -108,7 +108,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
     """End a broker's session: the broker leaves the ISR, and ``successor`` takes its leadership.
 
     Args:
-        successor: ``b`` if no broker takes over.
+        successor: the new leader; ``b`` if no broker becomes leader in its place.
 
     Returns:
         False if the controller cannot choose this successor.
@@ -142,7 +142,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
 def _orphan(s: State, k: Constants, b: int, before: int) -> None:
     """Leave the partition without a leader.
 
-    The ISR becomes ``b``, or empty with an ELR (KIP-966).
+    The ISR then contains only ``b``. In releases with an ELR (KIP-966) the ISR is empty.
     """
     if k[scope.K_ELR]:
         keep_eligible(s, k, before, 0)
@@ -164,13 +164,13 @@ def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
         candidates = eligible(s, k)
         if (candidates >> b) & 1:
             elect(s, k, b)
-        elif candidates:  # only the last leader is left, maybe a dead one: KAFKA-19522
+        elif candidates:  # only the last known leader is eligible, and it may be dead: KAFKA-19522
             elect(s, k, int(s[layout.LAST_LEADER]) - 1)
 
 
 @rule
 def reassign(s: State, k: Constants, target: int, first: int) -> bool:
-    """Request the replicas ``target``; ``first`` is the preferred one (KIP-455).
+    """Reassign the partition to ``target``; ``first`` is the preferred replica (KIP-455).
 
     The controller accepts one reassignment at a time
     (``ReplicationControlManager.changePartitionReassignment``). With ZooKeeper the leader epoch
@@ -185,7 +185,7 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
     if s[layout.REASSIGNED] or not (comes or goes) or not spend(s, 6, k[scope.K_REASSIGNMENTS]):
         return False
     if not goes and target & ((1 << first) - 1):
-        return False  # the leader stays in any order: only the lowest order is searched
+        return False  # no order changes the leader, so the search takes only the lowest order
     if k[scope.K_KRAFT]:
         if leader < 0 and isr_of(s, last) == 0 and int(s[layout.ELR]) & comes:
             return False
@@ -202,7 +202,7 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
 def complete(s: State, k: Constants) -> bool:
     """Complete a reassignment if its new replicas are in sync; return whether it was completed.
 
-    A KRaft controller completes it in any change of the partition, in one record
+    A KRaft controller completes it together with any change of the partition, in one record
     (``PartitionChangeBuilder.completeReassignmentIfNeeded``); the leader epoch increases when a
     replica is removed. A controller with ZooKeeper writes the replicas first and the smaller ISR
     second (phase B), each with a new leader epoch.

@@ -89,7 +89,7 @@ def agree_below_hw(s: State, k: Constants) -> bool:
 
 @rule
 def at_rest(s: State, k: Constants) -> bool:
-    """Return whether each replica runs, is in the ISR, and has fetched and committed everything."""
+    """Return whether every replica runs, is in the ISR, and has fetched and committed all."""
     leader = established(s)
     everybody = replicas_of(s, newest(s))
     if leader < 0 or get(s, leader, layout.VIEW) != everybody or isr_of(s, newest(s)) != everybody:
@@ -213,7 +213,7 @@ class Invariant:
     Attributes:
         bit: the invariant's bit in the mask that ``broken`` returns.
         says: the invariant as a sentence.
-        promise: whether clients rely on the invariant; otherwise only the protocol does.
+        promise: True if clients rely on the invariant; False if only the protocol relies on it.
     """
 
     bit: int
@@ -259,7 +259,7 @@ _ALL: Final = (1 << len(INVARIANTS)) - 1
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether a state had no room for a decision."""
+    """Return whether the state had no space for another decision of the controller."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 
@@ -267,7 +267,7 @@ def overflowed(s: State) -> bool:
 def broken(s: State, k: Constants) -> int:
     """Return the invariants that a state breaks, as a mask of their bits.
 
-    A state without room for its decisions breaks all invariants.
+    A state without space for its decisions breaks all invariants.
     """
     if overflowed(s):
         return _ALL

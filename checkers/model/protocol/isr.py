@@ -1,4 +1,4 @@
-"""Changes of the ISR by the leader: it adds and removes followers by requests to the controller."""
+"""Changes of the ISR: a leader asks the controller to add or to remove a follower."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """Store a follower's LEO at the leader. This may change the ISR and the HW."""
+    """Store a follower's LEO at the leader, which may then change the ISR and increase the HW."""
     leo = get(s, b, layout.LEO)
     put(s, leader, layout.REMOTE + b, leo)
     if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -58,7 +58,7 @@ def _may_write(s: State, leader: int) -> bool:
 
 @rule
 def _grow(s: State, k: Constants, leader: int, b: int) -> None:
-    """Add ``b`` to the ISR. While the request is late, the HW also waits for ``b``."""
+    """Add ``b`` to the ISR. While the request is delayed, the HW also waits for ``b``."""
     if s[layout.JOIN] == layout.ARMED:
         s[layout.JOIN] = layout.IN_FLIGHT | leader << 1 | b << 3
         return
@@ -72,12 +72,12 @@ def _grow(s: State, k: Constants, leader: int, b: int) -> None:
 
 @rule
 def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Remove ``b`` from the ISR; return False if the leader cannot."""
+    """Remove ``b`` from the ISR; return False if the leader cannot do this now."""
     view, pending = get(s, leader, layout.VIEW), get(s, leader, layout.PENDING)
     if not presumes(s, leader) or leader == b or not (view >> b) & 1 or pending:
         return False
     if joiner(s, leader):
-        return False  # a leader asks for one ISR at a time
+        return False  # a leader has only one request to change the ISR in flight
     caught_up = get(s, leader, layout.REMOTE + b) == get(s, leader, layout.LEO)
     if (k[scope.K_CAUGHT_UP_STAYS] and caught_up) or not _may_write(s, leader):
         return False
@@ -85,7 +85,8 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
     keep_eligible(s, k, view, isr)
     set_isr(s, newest(s), isr)
     if k[scope.K_ASYNC_ISR]:
-        put(s, leader, layout.PENDING, isr)  # until the answer its HW waits for ``b``
+        # until the response, the leader's HW still waits for ``b``
+        put(s, leader, layout.PENDING, isr)
     else:
         put(s, leader, layout.VIEW, isr)
         raise_hw(s, k, leader)
@@ -108,7 +109,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Tell a leader that the controller has accepted the smaller ISR."""
+    """Deliver a controller's response to the leader: it has accepted the smaller ISR."""
     pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False
@@ -120,7 +121,7 @@ def confirm(s: State, k: Constants, leader: int) -> bool:
 
 @rule
 def admit(s: State, k: Constants, leader: int) -> bool:
-    """Deliver a leader's late request for a larger ISR to the controller, and its response.
+    """Deliver a leader's delayed request for a larger ISR, and the controller's response.
 
     The controller refuses the request if it has made a decision after the request was sent, or if
     the follower has no session (KIP-841). Since KIP-903 it also refuses a follower that restarted

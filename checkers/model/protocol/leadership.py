@@ -23,7 +23,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def learn(s: State, k: Constants, b: int) -> bool:
-    """Apply the controller's next decision; after a lost session, only the newest decision.
+    """Apply the controller's next decision. After a lost session, apply only the newest decision.
 
     With ZooKeeper, brokers ignore a decision without a leader: they keep the epoch and the leader
     that they know (``ReplicaManager.makeFollowers``), so a broker can miss an epoch.
@@ -61,10 +61,10 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
     """Apply one decision.
 
     Args:
-        deletes: whether a broker that has no replica any more deletes its log. A KRaft broker does
-            so, also at its start (``TopicDelta.localChanges``, ``LogManager.isStrayKraftReplica``).
-            With ZooKeeper a broker does so only when it receives StopReplica, so a broker that was
-            down keeps its old log.
+        deletes: whether the broker deletes its log if it no longer has a replica. A KRaft broker
+            deletes the log, also at its start (``TopicDelta.localChanges``,
+            ``LogManager.isStrayKraftReplica``). With ZooKeeper a broker deletes the log only when
+            it receives StopReplica, so a broker that was down keeps its old log.
     """
     before, old_epoch, old_replicas = -1, -1, 0
     if has_replica(s, b):  # if one delta removes and adds its replica, the log stays
@@ -92,10 +92,11 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
 def _become_leader(
     s: State, k: Constants, b: int, before: int, old_epoch: int, old_replicas: int
 ) -> None:
-    """Become leader with the broker's own HW, which may be stale, and without followers' LEOs.
+    """Make the broker leader. It starts with its own HW, which may be stale.
 
-    A previous leader remembers the LEOs of brokers that are still replicas, or that one delta
-    removed and added again (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
+    A new leader does not know its followers' LEOs. A leader that is elected again remembers the
+    LEOs of brokers that are still replicas, or that one delta removed and added again
+    (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
 
     Args:
         old_replicas: the replicas of the decision that the broker had applied before, as a mask.
@@ -116,7 +117,7 @@ def _become_leader(
 
 @rule
 def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
-    """Become follower, and truncate by the rules of the release (``rules_by_release``)."""
+    """Make the broker follower, and truncate by the rules of the release (``rules_by_release``)."""
     _retire(s, b)
     leader = follows(s, b)
     gap = epoch_of(s, b) - old_epoch

@@ -50,9 +50,9 @@ class Move(IntEnum):
     """The kind of a step.
 
     Kinds up to LAG are commands from outside the cluster; the cluster takes the other steps by
-    itself. RUN, TELL and SAVE are steps of a search by rounds; each combines many other steps. The
-    kinds after SAVE occur only in scopes with batches, failovers, replaced disks, late joins,
-    reassignments or elections by hand.
+    itself. RUN, TELL and SAVE occur only in a search by rounds; each combines many other steps. The
+    kinds after SAVE occur only in searches whose bounds allow batches, failovers, replaced disks,
+    delayed ISR requests, reassignments or elections by an operator.
     """
 
     SEND = 0
@@ -98,12 +98,12 @@ _ACKS_ALL = 2
 
 
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """Return all steps that the scope can need, as rows ``(kind, broker, other broker)``.
+    """Return every step that the bounds allow, as rows ``(kind, broker, other broker)``.
 
     In a round, ``broker`` is a mask of the brokers that run. ``other broker`` is the successor for
     STOP and EXPIRE (the same broker means no successor), and the follower for LAG and SHRINK. It is
     the number of records for BATCH. For REASSIGN the two numbers are the mask of the new replicas
-    and the first new replica.
+    and the preferred replica.
     """
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
@@ -137,7 +137,7 @@ def _seconds(kind: Move, scope: Scope) -> range:
 
 @rule
 def send_batch(s: State, k: Constants, b: int, count: int) -> bool:
-    """Append records as one batch of a producer (KIP-98); in older releases, one batch a record."""
+    """Append records as one batch of a producer (KIP-98). Older releases allow no such batch."""
     first = int(s[layout.SENT])
     if not k[K_EPOCHS] or first + count > k[K_RECORDS]:
         return False
@@ -160,7 +160,7 @@ def send(s: State, k: Constants, b: int) -> bool:
     if k[K_ACKS] == _ACKS_ALL and size(get(s, b, layout.VIEW)) < least_isr(s, k, b):
         return False
     if k[K_BY_ROUND] and get(s, b, layout.APPLIED_DECISION) != newest(s):
-        return False  # a running broker has learned the newest decision
+        return False  # in a search by rounds, a running broker always knows the newest decision
     s[layout.SENT] = record + 1
     if k[K_ACKS] == _ACKS_ALL:
         s[layout.STATUS + record] = ProducerStatus.UNKNOWN
@@ -293,9 +293,9 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
-    """Return the state after a step taken under other rules; None if these rules do not allow it.
+    """Return the state after a step that was found under other rules; None if ``k`` forbids it.
 
-    If these rules do not allow the election of the step's broker, another broker is elected.
+    If ``k`` forbids the election of the step's broker, another broker is elected.
     """
     kind, b, other = row
     for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):

@@ -29,14 +29,14 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class FetchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A fetch answer in flight.
+    """A fetch response in flight.
 
     Attributes:
-        leader: the broker that sent the answer.
+        leader: the broker that sent the response.
         kind: ``records``, or ``diverging``.
         offset: the fetch offset; for ``diverging`` the end offset of the diverging epoch.
         epoch: the diverging epoch; None for ``records``.
-        hw: the leader's HW in the answer.
+        hw: the leader's HW in the response.
     """
 
     leader: int
@@ -58,7 +58,7 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
         isr: the ISR that the broker knows, if it believes that it leads.
         fetcher: ``none``, ``truncating`` (it must request the offset to truncate to), ``fetching``
             or ``ended``.
-        answer: the fetch answer in flight to the broker.
+        answer: the fetch response in flight to the broker.
     """
 
     process: str
@@ -78,16 +78,16 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The complete state at one time.
+    """The complete state of the model at one time.
 
     Attributes:
         leader: the leader that the controller named last; -1 for none.
-        live: brokers with a session.
+        live: the brokers that have a session with the controller.
         elr: replicas that may lead although they are not in the ISR (KIP-966).
         last_leader: the last known leader, stored while the partition has no leader (KIP-966); -1
             for none.
-        acked: records that were acknowledged to producers.
-        assigned: the brokers that have a replica by the newest decision; empty in scopes without
+        acked: the records that a leader has acknowledged to their producers.
+        assigned: the brokers that have a replica by the newest decision; empty in searches without
             reassignments.
         read: for each offset, the record that a consumer read there, or None.
     """
@@ -106,12 +106,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(record: int) -> str:
-    """Return a record's name from its number in the order of sending; a dash for a gap (-1)."""
+    """Return a record's name from its number in the order of sending; ``-`` for a gap (-1)."""
     return f"m{record + 1}" if record >= 0 else "-"
 
 
 def decode(s: Vector, k: Constants) -> State:
-    """Return the state that a vector holds."""
+    """Return a state vector in readable form."""
     last = newest(s)
     n = int(k[K_BROKERS])
     read = [int(s[layout.READ + offset]) for offset in range(int(s[layout.SENT]))]

@@ -17,7 +17,7 @@ UNDEFINED = -1
 
 @rule
 def append(s: State, b: int, entry: int) -> None:
-    """Append an entry to the log. An epoch entry without records is removed."""
+    """Append an entry to the log. Its epoch then has a record, so ELECTED becomes 0."""
     leo = get(s, b, layout.LEO)
     put(s, b, layout.LOG + leo, entry)
     put(s, b, layout.LEO, leo + 1)
@@ -43,7 +43,7 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def delete(s: State, b: int) -> None:
-    """Delete the replica with its epochs and its HW, in memory and on disk, as StopReplica does."""
+    """Delete the replica's log, epochs and HW, in memory and on disk, as StopReplica does."""
     for field in range(layout.PROCESS):
         put(s, b, field, 0)
     put(s, b, layout.ELECTED, 0)
@@ -63,7 +63,7 @@ def least_isr(s: State, k: Constants, b: int) -> int:
 
 @rule
 def _empty_batch(s: State, b: int, offset: int) -> None:
-    """Make a gap if the offset is inside a batch, because the file then ends before this batch.
+    """Make a gap if ``offset`` is inside a batch: the file then ends before this batch.
 
     ``LogSegment.truncateTo`` truncates before the batch that contains the offset, but
     ``Log.truncateTo`` (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) still sets the LEO to the offset.
@@ -117,7 +117,7 @@ def start_after(s: State, b: int, epoch: int) -> int:
 
 @rule
 def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
-    """Return the epoch that a leader returns for epoch ``number``; UNDEFINED if it has none.
+    """Return the epoch in a leader's response to a request about epoch ``number``, or UNDEFINED.
 
     The rule is ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader treats an
     epoch below all its epochs as a known, empty epoch.
@@ -131,7 +131,7 @@ def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
 
 @rule
 def expose(s: State, k: Constants, b: int, offset: int) -> None:
-    """Expose a record below a leader's HW to consumers, and acknowledge it to its producer."""
+    """Let consumers read a record below the leader's HW, and acknowledge it to its producer."""
     entry = get(s, b, layout.LOG + offset)
     record = (entry & 7) - 1
     if record < 0:
@@ -142,7 +142,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REREAD
     batched = int(s[layout.BATCHED])
     if (batched >> (record + 1)) & 1:
-        return  # the producer gets an answer when the last record of the batch is committed
+        return  # the producer gets a response when the last record of the batch is committed
     awaited = get(s, b, layout.AWAITED)
     while (awaited >> record) & 1:
         awaited &= ~(1 << record)

@@ -1,4 +1,4 @@
-"""Fetching: records, truncations and high watermarks go from leader to follower."""
+"""Fetching: a follower gets records, truncation offsets and high watermarks from its leader."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -38,7 +38,7 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
     if not (replicas_of(s, get(s, leader, layout.APPLIED_DECISION)) >> b) & 1:
         return False  # the leader knows of no replica on ``b``
     if get(s, b, layout.ANSWER) and get(s, b, layout.ANSWER_FROM) == leader:
-        return False  # the fetcher thread still waits for its answer
+        return False  # the fetcher thread still waits for the previous response
     return not fenced or epoch_of(s, leader) == epoch_of(s, b)
 
 
@@ -68,7 +68,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
-    """Return where KIP-101 truncates: at the epoch's end in the leader, or at the follower's HW."""
+    """Return the truncation offset by KIP-101: the epoch's end in the leader's log, or the HW."""
     latest = last_epoch(s, leader)
     if number == latest:
         return get(s, leader, layout.LEO)
@@ -79,11 +79,14 @@ def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
 
 @rule
 def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
-    """Truncate by KIP-279 to the end of the largest common epoch; False for another request.
+    """Truncate to the end of the largest common epoch (KIP-279); False for another request.
 
     Args:
         number: the epoch in the leader's response; UNDEFINED if the response has no epoch.
         end: the end offset of that epoch in the leader's log.
+
+    Returns:
+        False if the follower must ask the leader about an older epoch.
     """
     if number == UNDEFINED:
         cut(s, k, b, get(s, b, layout.HW))
@@ -110,12 +113,12 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """Fetch from the leader. Its response is in flight afterwards."""
+    """Fetch from the leader, and leave the response in flight."""
     if not spend_one(s, layout.LATES, k[scope.K_LATE]):
         return False
     if not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
         return False
-    # The leader parks a fetch without an answer, as if it had not been sent.
+    # A fetch without new records waits at the leader, as if it had not been sent.
     return get(s, b, layout.ANSWER) != AnswerKind.RECORDS or get(s, b, layout.ANSWER_COUNT) > 0
 
 
@@ -127,7 +130,7 @@ def receive(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def propose(s: State, k: Constants, b: int) -> bool:
-    """Fetch, so that the leader sends a late request to add the follower to the ISR."""
+    """Fetch, after which the leader sends a delayed request to add the follower to the ISR."""
     if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
         return False
     s[layout.JOIN] = layout.ARMED
@@ -162,7 +165,7 @@ def request(s: State, k: Constants, b: int) -> bool:
         _out_of_range(s, k, b, end)
         return True
     while end > leo and get(s, leader, layout.LOG + end - 1) & 7 == 0:
-        end -= 1  # no record follows the gap
+        end -= 1  # the entries at the end are a gap, so no record follows
     told_hw = get(s, leader, layout.HW)
     progress(s, k, leader, b)
     _put_answer(s, b, AnswerKind.RECORDS, leo, end - leo)
@@ -190,7 +193,7 @@ def clear_answer(s: State, b: int) -> None:
 
 @rule
 def take(s: State, k: Constants, b: int) -> bool:
-    """Apply a fetch response to a follower, unless its fetcher no longer expects the response."""
+    """Apply a fetch response to a follower, if its fetcher still expects the response."""
     kind, leader = get(s, b, layout.ANSWER), get(s, b, layout.ANSWER_FROM)
     offset, count = get(s, b, layout.ANSWER_OFFSET), get(s, b, layout.ANSWER_COUNT)
     same_epoch = get(s, b, layout.ANSWER_KNOWN) == epoch_of(s, b)
@@ -204,7 +207,7 @@ def take(s: State, k: Constants, b: int) -> bool:
                 put(s, b, layout.HW, min(get(s, b, layout.LEO), get(s, b, layout.ANSWER_HW)))
             cut_to_epoch(s, k, b, count, offset)
         elif kind == AnswerKind.RECORDS and continues(s, get(s, b, layout.ANSWER_LOG)):
-            put(s, b, layout.FETCHER, Fetcher.ENDED)  # its batch begins below the LEO
+            put(s, b, layout.FETCHER, Fetcher.ENDED)  # the batch begins below the follower's LEO
         elif kind == AnswerKind.RECORDS and offset == get(s, b, layout.LEO):
             for position in range(count):
                 append(s, b, get(s, b, layout.ANSWER_LOG + position))
@@ -216,7 +219,7 @@ def take(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
-    """Handle a follower ahead of its leader: the broker exits, or truncates to the leader's LEO."""
+    """Handle a follower ahead of its leader: its broker exits, or truncates to the leader's LEO."""
     if k[scope.K_OUT_OF_RANGE_CUTS] or k[scope.K_UNCLEAN]:
         cut(s, k, b, end)
     else:

@@ -73,7 +73,7 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """Respond to the waiting fetches of running brokers; the responses have the leader's HW.
+    """Respond to the waiting fetches of running brokers; the responses carry the leader's HW.
 
     A decision of the controller reaches a running broker at once, and ends its waiting fetch.
     """

@@ -1,7 +1,7 @@
 """The rules of each release of Kafka: a table of switches.
 
-Every switch is one rule or one bug fix, on or off. It cites the KIP or issue that introduced the
-rule. It also cites the class in Kafka's source, which we read release by release.
+Every switch turns one rule or one bug fix on or off. It cites the KIP or issue that introduced the
+rule, and the class in Kafka's source, which we read release by release.
 """
 
 from dataclasses import dataclass, field, fields
@@ -26,13 +26,13 @@ class Rules:
         "KIP-500, KIP-631",
     )
     epochs: bool = switch_field(
-        "A new follower asks its leader where its last epoch ended; without the rule, it truncates"
-        " its log to its own HW at once.",
+        "A new follower asks its leader where its last epoch ended. Without this rule, the "
+        "follower truncates its log to its own HW at once.",
         "KIP-101; ReplicaFetcherThread.maybeTruncate",
     )
     exact_epochs: bool = switch_field(
-        "The leader's answer also has its epoch, and the follower goes back epoch by epoch until"
-        " both logs have the epoch.",
+        "The leader's response about an epoch's end also names the epoch. The follower asks "
+        "about older epochs until both logs have the same epoch.",
         "KIP-279; AbstractFetcherThread.getOffsetTruncationState",
     )
     epoch_on_election: bool = switch_field(
@@ -40,13 +40,13 @@ class Rules:
         "KAFKA-7415; Partition.makeLeader",
     )
     below_first_is_empty: bool = switch_field(
-        "If a leader is asked about an epoch before its first one, it answers with the start of its"
-        " first epoch; without the rule, it does not know the end.",
+        "If a follower asks about an epoch before the leader's first epoch, the leader returns "
+        "the start of its first epoch. Without this rule, the leader returns no offset.",
         "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
     )
     no_epochs_is_undefined: bool = switch_field(
-        "A leader without epochs reports this; without the rule, it returns its LEO, and the"
-        " follower truncates nothing.",
+        "A leader whose log has no epochs returns no offset. Without this rule, the leader "
+        "returns its LEO, and the follower truncates nothing.",
         "KAFKA-6857; LeaderEpochFileCache.endOffsetFor",
     )
     cut_on_missed_epoch: bool = switch_field(
@@ -59,16 +59,19 @@ class Rules:
         "KAFKA-7395; Partition.makeFollower of 2.1.0",
     )
     join_from_epoch_start: bool = switch_field(
-        "A follower joins the ISR only with all records that the leader had when its epoch began;"
-        " without the rule, with all below the leader's HW, which a new leader does not know yet.",
+        "A follower joins the ISR when it has all records that the leader had at the start of "
+        "its epoch. Without this rule, it needs only the records below the leader's HW, which "
+        "may be stale.",
         "KAFKA-7128; Partition.maybeExpandIsr",
     )
     fenced_questions: bool = switch_field(
-        "The request for an epoch's end has the leader epoch; the leader refuses another epoch.",
+        "The request for an epoch's end contains the follower's leader epoch. The leader refuses "
+        "the request if its own epoch differs.",
         "KIP-320; Partition.checkCurrentLeaderEpoch",
     )
     fenced_fetches: bool = switch_field(
-        "Every fetch has the leader epoch. Up to 2.4 only the first fetch of a session did.",
+        "Every fetch contains the leader epoch. Up to 2.4 only the first fetch of a session "
+        "contains it.",
         "KIP-320, KAFKA-9338; FetchSession.CachedPartition",
     )
     cut_on_fetch: bool = switch_field(
@@ -77,25 +80,26 @@ class Rules:
         "KIP-595, KAFKA-10435, KAFKA-10554; Partition.readRecords, AbstractFetcherThread",
     )
     diverging_is_no_progress: bool = switch_field(
-        "A fetch that is answered with a diverging epoch does not count as progress.",
+        "If the leader's response reports a diverging epoch, the leader does not store the LEO "
+        "of that fetch.",
         "KAFKA-13141; ReplicaManager.updateFollowerFetchState",
     )
     late_fenced: bool = switch_field(
-        "A follower drops the answer to a fetch that it sent in an older leader epoch.",
+        "A follower drops the response to a fetch that it sent in an older leader epoch.",
         "KAFKA-18991; AbstractFetcherThread.processFetchRequest",
     )
     late_needs_fetching: bool = switch_field(
-        "A follower that must still ask where to truncate drops a late fetch answer; without the"
-        " rule, it appends the records and never asks.",
+        "A follower that must still ask where to truncate drops a late fetch response. Without "
+        "this rule, the follower appends the records and never asks.",
         "KAFKA-5163; AbstractFetcherThread.processFetchRequest, isReadyForFetch",
     )
     out_of_range_cuts: bool = switch_field(
-        "A follower that is ahead of its leader truncates its log to the leader's LEO; without the"
-        " rule, the broker exits, unless unclean elections are allowed.",
+        "A follower that is ahead of its leader truncates its log to the leader's LEO. Without "
+        "this rule, the broker exits, unless unclean elections are allowed.",
         "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
     )
     diverging_tells_hw: bool = switch_field(
-        "A response with the offset at which the logs diverge changes the follower's HW, too.",
+        "A response with the offset at which the logs diverge also changes the follower's HW.",
         "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
     )
     cut_drops_empty_epoch: bool = switch_field(
@@ -103,15 +107,14 @@ class Rules:
         "KAFKA-10706; Log.truncateTo",
     )
     elected_again_is_new: bool = switch_field(
-        "A leader that is elected again after a leader that it never knew forgets its followers'"
-        " LEOs; without the rule, it commits by their LEOs from before they truncated. No release"
-        " has this. KRaft brokers skip decisions; with ZooKeeper brokers miss those of a controller"
-        " that crashed.",
+        "A leader that missed another leader's epoch, and is elected again, forgets its "
+        "followers' LEOs. Without this rule, it uses LEOs from before they truncated, and "
+        "commits too much. No release has this rule.",
         "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = switch_field(
-        "The leader asks the controller to change the ISR, and uses the larger ISR until the answer"
-        " comes; without the rule, it writes the ISR to ZooKeeper at once.",
+        "The leader asks the controller to change the ISR, and uses the larger ISR until the "
+        "response arrives. Without this rule, the leader writes the ISR to ZooKeeper at once.",
         "KIP-497; AlterIsrManager",
     )
     strict_min_isr: bool = switch_field(
@@ -132,11 +135,11 @@ class Rules:
         "KIP-966; ClusterControlManager.registerBroker",
     )
     last_leader_alive: bool = switch_field(
-        "The last known leader is elected only when it is alive.",
+        "The controller elects the last known leader only if this broker is alive.",
         "KAFKA-19522; PartitionChangeBuilder.electAnyLeader",
     )
     removal_bumps_epoch: bool = switch_field(
-        "The leader epoch rises when the controller takes a follower out of the ISR.",
+        "The leader epoch rises when the controller removes a follower from the ISR.",
         "KAFKA-15021; PartitionChangeBuilder.triggerLeaderEpochBumpForIsrShrinkIfNeeded",
     )
     live_joins_only: bool = switch_field(
@@ -144,31 +147,33 @@ class Rules:
         "KIP-841; Partition.isReplicaIsrEligible",
     )
     decisions_logged: bool = switch_field(
-        "Every broker reads every decision in a log; without the log, decisions that a dead"
-        " controller had not delivered are lost, and the next controller sends the present state.",
+        "Every broker reads every controller decision from a log. Without this rule, decisions "
+        "that a dead controller had not delivered are lost, and the next controller sends the "
+        "present state.",
         "KIP-500; ControllerChannelManager, KafkaController.onControllerFailover",
     )
     joins_by_broker_epoch: bool = switch_field(
-        "A leader that asks for a larger ISR sends the broker epochs that it saw, and the"
-        " controller refuses a broker that has started again since.",
+        "A leader that asks for a larger ISR also sends the broker epochs that it knows. The "
+        "controller refuses a broker that has restarted since then.",
         "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr,"
         " MetadataVersion.fetchRequestVersion",
     )
     added_complete: bool = switch_field(
-        "A reassignment that removes no more replicas than it adds is complete when the added"
-        " replicas are in the ISR; without the rule, when all remaining replicas are.",
+        "A reassignment is complete when the added replicas are in the ISR, unless it removes "
+        "more replicas than it adds. Without this rule, all remaining replicas must be in the ISR.",
         "KAFKA-19975; PartitionReassignmentReplicas.maybeCompleteReassignment (in 4.3.1, not in"
         " 4.2.1)",
     )
     elr_of_replicas: bool = switch_field(
-        "A replica that a reassignment removes leaves the ELR; without the rule, it is eligible"
-        " when it is added again, empty. No release has this.",
+        "A replica that a reassignment removes leaves the ELR. Without this rule, a removed "
+        "replica that is added again, with an empty log, is still eligible. No release has this "
+        "rule.",
         "none yet, see docs/findings/removed-but-eligible.md;"
         " PartitionChangeBuilder.maybePopulateTargetElr",
     )
     partition_fails_alone: bool = switch_field(
-        "A batch that a follower cannot append ends the fetching of its partition until the next"
-        " leader epoch; without the rule, the batch ends the fetcher thread permanently.",
+        "If a follower cannot append a batch, it stops fetching this partition until the next "
+        "leader epoch. Without this rule, the batch ends the fetcher thread permanently.",
         "KIP-461; AbstractFetcherThread.processFetchRequest",
     )
 
@@ -181,8 +186,8 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
     Args:
         name: a release such as ``2.8.2``, or ``3.9.2-zk`` for 3.9.2 on ZooKeeper.
-        protocol: the newest ``inter.broker.protocol.version``, if it is not the release's own. The
-            requests from followers to leaders and from leaders to the controller depend on it
+        protocol: the newest ``inter.broker.protocol.version``, if it is not the release's own. It
+            decides which requests followers send to leaders, and leaders to the controller
             (``ReplicaFetcherThread``). On KRaft it is the newest ``metadata.version``, with the
             features of that release (KIP-584).
         written: the newest ``log.message.format.version``. A log in a format before 0.11 has no
@@ -190,11 +195,13 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:
-        UsageError: the model does not know the release (the hint names the nearest), or a limit is
-            not a version.
+        UsageError: the model does not know the release (the hint names the nearest release), or a
+            limit is not a version.
     """
     if name not in RELEASES:
-        raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest_release(name, RELEASES))
+        raise UsageError(
+            f"the model does not know Kafka release {name!r}", hint=nearest_release(name, RELEASES)
+        )
     version = CATALOGUE[name].number
     spoken = min(version, numbers(protocol)) if protocol else version
     hw_alone = old_format(protocol, written) and version >= (2, 1)
@@ -236,7 +243,7 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
 
 def old_format(protocol: str, written: str) -> bool:
-    """Return whether records have no leader epochs, under the limits of ``rules_of``."""
+    """Return whether the limits of ``rules_of`` mean a record format without leader epochs."""
     return any(most and numbers(most) < (0, 11) for most in (protocol, written))
 
 

@@ -25,11 +25,11 @@ BOUNDS: Final = {
     "joins": (0, 3),
     "reassignments": (0, 3),
 }
-"""The least and the largest value of each bound; ``min_isr`` is 1 to the number of brokers."""
+"""The smallest and the largest value of each bound; ``min_isr`` is 1 to the number of brokers."""
 
 
 def require_bounds(scope: object, bounds: Mapping[str, tuple[int, int]]) -> None:
-    """Raise a UsageError if a state has no room for a bound."""
+    """Raise a UsageError if a bound is outside its range, for which a state has space."""
     for name, (low, high) in bounds.items():
         value = getattr(scope, name)
         if not low <= value <= high:
@@ -45,24 +45,24 @@ class Scope:
     Attributes:
         brokers: replicas of the partition, 2 or 3.
         records: maximum number of records sent, 1 to 6.
-        failures: maximum of kills, pauses and lagging followers. A leadership move is no failure.
-        moves: maximum of leadership moves and orderly stops.
-        late: maximum of fetch responses that arrive after other moves.
-        batch: maximum of records in one batch of a producer, 1 to 3.
-        failovers: maximum of controllers that die and are replaced.
-        wipes: maximum of disks that are replaced by empty disks, on brokers outside of the ISR.
-        joins: maximum of leaders' requests for a larger ISR that reach the controller late.
-        reassignments: maximum of an operator's requests for other replicas.
+        failures: maximum number of kills, pauses and lagging followers together.
+        moves: maximum number of leadership moves and clean shutdowns together.
+        late: maximum number of fetch responses that arrive after other steps.
+        batch: maximum number of records in one batch of a producer, 1 to 3.
+        failovers: maximum number of controllers that die and are replaced.
+        wipes: maximum number of disks that an empty disk replaces, on brokers outside the ISR.
+        joins: maximum number of leaders' requests for a larger ISR that reach the controller late.
+        reassignments: maximum number of reassignments that an operator requests.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
-        by_hand: an operator may ask for an unclean election where no broker leads (KIP-460).
+        by_hand: whether an operator may request an unclean election when no broker leads (KIP-460).
         by: the unit of a step, ``message`` or ``round``. In a round some brokers run until they are
             idle, and the others are frozen. Real brokers can replay rounds.
-        stops: whether a planned move may also be an orderly stop.
-        old_format: records have the format from before 0.11, without leader epochs.
+        stops: whether the search includes clean shutdowns, which count as ``moves``.
+        old_format: whether records have the format from before 0.11, without leader epochs.
 
     Raises:
-        UsageError: a state of the model has no room for a bound.
+        UsageError: a bound is outside its range, so a state has no space for it.
     """
 
     brokers: int = 3
@@ -144,7 +144,7 @@ K_ELR_OF_REPLICAS: Final = _RULES["elr_of_replicas"]
 
 
 def constants(scope: Scope, rules: Rules) -> Constants:
-    """Return the scope and the rules as the vector that compiled code reads."""
+    """Return the bounds and the rules as the vector that compiled code reads."""
     import numpy as np  # noqa: PLC0415 - the base lacks it, and its help shows the bounds
 
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]

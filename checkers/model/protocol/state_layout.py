@@ -1,9 +1,9 @@
 """The layout of the state vector: replicas, the controller, clients.
 
 A state is ``WIDTH`` signed bytes. The controller's part comes first, then one block for each
-broker. A log entry is one byte, ``epoch * 8 + record + 1``. 0 is no entry; ``epoch * 8`` below the
-LEO is a gap, an offset without a record. Sets of brokers are bit masks. Records are numbered in the
-order in which they are sent, so they need no names.
+broker. A log entry is one byte, ``epoch * 8 + record + 1``. The byte 0 means no entry. The byte
+``epoch * 8`` below the LEO is a gap: an offset without a record. Sets of brokers are bit masks.
+Records are numbered in the order in which they are sent.
 """
 
 from enum import IntEnum
@@ -25,26 +25,27 @@ DECISIONS: Final = EPOCH + MAX_DECISIONS
 LIVE: Final = DECISIONS + 1
 ELR: Final = LIVE + 1
 LAST_LEADER: Final = ELR + 1  # broker + 1, while there is no leader (KIP-966)
-LATE_JOINERS: Final = LAST_LEADER + 1  # lost their session: they learn only the newest decision
+# brokers that lost their session and will get only the newest decision
+LATE_JOINERS: Final = LAST_LEADER + 1
 
-# Clients: number of records sent, answer for each record, and record read at each offset.
+# Clients: number of records sent, response for each record, and record read at each offset.
 SENT: Final = LATE_JOINERS + 1
 STATUS: Final = SENT + 1
 READ: Final = STATUS + MAX_RECORDS
 
-# How much of the scope is used up, and anomalies that no log shows any more.
+# Counters against the search bounds, and anomalies that the logs no longer show.
 FAILURES: Final = READ + MAX_RECORDS
 MOVES: Final = FAILURES + 1
 LATES: Final = MOVES + 1
 FLAGS: Final = LATES + 1
 SPENT: Final = FLAGS + 1  # failovers, replaced disks, late joins, reassignments: two bits each
 
-# Batches; a controller that died; a request for a larger ISR on its way. 0 in other scopes.
+# Batches, a dead controller, and an ISR request in flight; 0 in searches without these events.
 BATCHED: Final = SPENT + 1  # a mask: the record is in one batch with the record before it
 DELIVERS: Final = BATCHED + 1  # the first decision that the present controller still sends
 JOIN: Final = DELIVERS + 1  # 0, or IN_FLIGHT with the leader, the follower, and STALE
 
-# A reassignment under way: masks of removed and of added replicas, and the preferred replica.
+# A reassignment in progress: masks of removed and of added replicas, and the preferred replica.
 REASSIGNED: Final = JOIN + 1
 
 BLOCKS: Final = REASSIGNED + 1
@@ -58,13 +59,13 @@ PROCESS: Final = DISK + 1
 APPLIED_DECISION: Final = PROCESS + 1  # index of the last decision it has applied, -1 after a start
 FETCHER: Final = APPLIED_DECISION + 1
 VIEW: Final = FETCHER + 1  # in a leader: the ISR that it knows
-PENDING: Final = VIEW + 1  # in a leader: a smaller ISR that it has asked for, 0 if none
-ELECTED: Final = PENDING + 1  # epoch + 1 of an epoch entry that no record has followed yet, or 0
-AWAITED: Final = ELECTED + 1  # in a leader: records whose producers wait for an answer, a mask
+PENDING: Final = VIEW + 1  # in a leader: the smaller ISR in its open request, or 0
+ELECTED: Final = PENDING + 1  # epoch + 1 of the newest epoch if it has no record yet, or 0
+AWAITED: Final = ELECTED + 1  # in a leader: mask of the records whose producers wait for a response
 REMOTE: Final = AWAITED + 1  # in a leader: each replica's LEO at its last fetch, -1 if unknown
-ANSWER: Final = REMOTE + MAX_BROKERS  # kind of the fetch answer in flight to this broker
-ANSWER_FROM: Final = ANSWER + 1  # the leader that sent the answer
-ANSWER_KNOWN: Final = ANSWER_FROM + 1  # the follower's leader epoch at the fetch
+ANSWER: Final = REMOTE + MAX_BROKERS  # kind of the fetch response in flight to this broker
+ANSWER_FROM: Final = ANSWER + 1  # the leader that sent the response
+ANSWER_KNOWN: Final = ANSWER_FROM + 1  # the follower's leader epoch when it fetched
 ANSWER_HW: Final = ANSWER_KNOWN + 1
 ANSWER_OFFSET: Final = ANSWER_HW + 1  # fetch offset, or end offset of the diverging epoch
 ANSWER_COUNT: Final = ANSWER_OFFSET + 1  # number of entries, or the diverging epoch
@@ -122,7 +123,7 @@ FLAG_REREAD: Final = 1
 """A consumer has read two records at one offset."""
 
 FLAG_OVERFLOW: Final = 2
-"""The state has no room for a decision: the scope is too large."""
+"""The state has no space for another decision: the search bounds are too large."""
 
 
 @rule
@@ -133,9 +134,9 @@ def signed(value: int) -> int:
 
 @rule
 def spend(s: State, shift: int, most: int) -> bool:
-    """Count another failover (0), replaced disk (2), late join (4) or reassignment (6).
+    """Count another failover (0), replaced disk (2), ISR request (4) or reassignment (6).
 
-    Return False if the scope's bound ``most`` is reached already.
+    Return False if the counter has already reached the bound ``most``.
     """
     if (int(s[SPENT]) >> shift) & 3 >= most:
         return False
@@ -153,8 +154,8 @@ def block(b: int) -> int:
 def get(s: State, b: int, field: int) -> int:
     """Return a field of broker ``b``.
 
-    The result is a machine word, the sum of a byte and 0. So rules with this argument are compiled
-    only once.
+    Adding 0 turns the byte into a machine word. So Numba compiles a rule with this argument only
+    once.
     """
     return int(s[BLOCKS + b * BLOCK + field]) + 0
 
@@ -192,7 +193,7 @@ def set_isr(s: State, decision: int, isr: int) -> None:
 
 @rule
 def replicas_of(s: State, decision: int) -> int:
-    """Return the replicas of a decision, as a mask. The byte has the complement."""
+    """Return the replicas of a decision, as a mask. The decision's byte stores the complement."""
     return ~(int(s[DECISION + decision]) >> 5) & 7
 
 
@@ -204,13 +205,13 @@ def set_replicas(s: State, decision: int, replicas: int) -> None:
 
 @rule
 def removing(s: State) -> int:
-    """Return the replicas that a reassignment under way removes, as a mask."""
+    """Return the replicas that the reassignment in progress removes, as a mask."""
     return int(s[REASSIGNED]) & 7
 
 
 @rule
 def adding(s: State) -> int:
-    """Return the replicas that a reassignment under way adds, as a mask."""
+    """Return the replicas that the reassignment in progress adds, as a mask."""
     return (int(s[REASSIGNED]) >> 3) & 7
 
 

@@ -1,4 +1,4 @@
-"""Each step of the model as a sentence, with its effect."""
+"""Sentences that describe each step of the model and its effect."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -29,7 +29,8 @@ def says(kind: int, a: int, b: int, before: State, after: State) -> str:
 
     Args:
         kind: a ``Move``; ``a`` and ``b`` are its brokers.
-        before: the state before the step; ``after`` is the state after it.
+        before: the state before the step.
+        after: the state after the step.
     """
     return _SENTENCES[Move(kind)](a, b, before, after)
 

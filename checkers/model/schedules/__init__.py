@@ -1,1 +1,1 @@
-"""Schedules made from counterexamples, and scripts that the model plays."""
+"""Schedules made from counterexamples, and scripts that the model executes."""

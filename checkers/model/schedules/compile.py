@@ -1,9 +1,9 @@
 """A counterexample as a schedule that real brokers can follow.
 
-This module handles a search by rounds, ``compile_messages`` a search by messages. Between the
-commands of a round every broker that is not frozen runs until it is idle, as real brokers do. The
-expected states follow from the rules of the release that replays the schedule, which need not be
-the release of the search.
+This module handles counterexamples of a search by rounds; ``compile_messages`` handles those of a
+search by messages. Between the commands of a round every broker that is not frozen runs until it is
+idle, as real brokers do. The release that replays the schedule may differ from the release of the
+search. The expected states follow from the rules of the replaying release.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,8 +49,8 @@ class CompiledStep:
     """A step of a schedule: a command, the brokers that run meanwhile (a mask), and its moves.
 
     Attributes:
-        moves: the command, and a round before and after it: brokers that are not frozen do not wait
-            for a command.
+        moves: the command between two rounds, because brokers that are not frozen do not wait for
+            a command.
     """
 
     move: Row
@@ -59,12 +59,14 @@ class CompiledStep:
 
 
 def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
-    """Return the schedule that plays a counterexample on a release.
+    """Return the schedule that replays a counterexample on a release.
+
+    A counterexample of a search by messages goes to ``compile_by_message``.
 
     Raises:
-        UsageError: brokers cannot follow it, because a broker that a command needs would run ahead,
-            or because no order of the assignment leads to its elections; or the model does not know
-            the release. For a search by messages see ``compile_by_message``.
+        UsageError: real brokers cannot follow the counterexample: a broker that a command needs
+            would run ahead, or no order of the assignment leads to its elections. Also raised if
+            the model does not know the release.
     """
     if counterexample.scope.by == "message":
         return compile_by_message(counterexample, kafka)
@@ -110,14 +112,14 @@ def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
             return beats
     raise UsageError(
         "brokers cannot follow this counterexample: a broker that a command needs runs ahead",
-        hint="Search for another counterexample, with other bounds or without orderly stops.",
+        hint="Search for another counterexample, with other bounds or without clean shutdowns.",
     )
 
 
 def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
     """Return the sets of brokers that may run during each move, best first.
 
-    On KRaft a running broker forwards commands.
+    On KRaft some broker must run to forward the command to the controller.
     """
     choices, before = [], 0
     for n, (kind, a, _) in enumerate(rows):
@@ -152,7 +154,7 @@ def _beat(row: Row, running: int) -> CompiledStep:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """Return the state after some moves; moves that the rules do not allow change nothing."""
+    """Return the state after some moves; a move that the rules forbid changes nothing."""
     for row in rows:
         after = attempt(state, k, row)
         state = state if after is None else after
@@ -205,9 +207,9 @@ def _revived(
 
 
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return one step, with the brokers to freeze and the state expected after it.
+    """Return a schedule's step, with the brokers to freeze and the state expected after it.
 
-    An orderly stop on KRaft ends with all brokers running (``rounds.shut_down``).
+    A clean shutdown on KRaft ends with all brokers running (``rounds.shut_down``).
     """
     kind, a, b = beat.move
     up = {
@@ -229,7 +231,7 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
 
 
 def _reassigned(move: Row) -> tuple[int, ...]:
-    """Return the replicas that a reassignment asks for, the preferred one first."""
+    """Return the replicas that a reassignment requests, the preferred replica first."""
     kind, a, b = move
     return (b, *sorted({*members(a)} - {b})) if kind == Move.REASSIGN else ()
 
@@ -265,7 +267,7 @@ def _order(
     if kraft:
         return tuple(range(brokers))
     raise UsageError(
-        "no order of the assignment leads to the elections of this counterexample",
+        "no order of the replicas in the assignment leads to the elections of this counterexample",
         hint="Search for another counterexample, with other bounds or for a single invariant.",
     )
 

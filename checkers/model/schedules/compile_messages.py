@@ -1,9 +1,9 @@
 """A counterexample by messages as a schedule that real brokers follow message by message.
 
-The relay (a proxy between brokers) holds every message of the model's kinds, and sends one message
-in each step. So each move of the search is one step with a complete expected state. The expected
-states follow from the rules of the release that replays the schedule. If these rules refuse a
-request, the broker still sends it, and it must change nothing.
+The relay (a proxy between brokers) delays every message of the kinds in the model, and sends one
+message in each step. So each move of the search is one step with a complete expected state. The
+expected states follow from the rules of the release that replays the schedule. If these rules
+refuse a request, the broker still sends the request, which must change nothing.
 """
 
 from dataclasses import replace
@@ -54,14 +54,14 @@ _RENAMED: Final[dict[Move, Action]] = {
 _UNPLAYABLE: Final = frozenset(
     {Move.SKIP, Move.CONFIRM, Move.CHECKPOINT, Move.WIPE, Move.PROPOSE, Move.ADMIT, Move.REASSIGN}
 )
-"""Moves that a replay by messages cannot make."""
+"""Moves that a replay by messages does not support."""
 
 _REQUESTS: Final = {
     Move.FETCH: Fetcher.FETCHING,
     Move.ASK: Fetcher.FETCHING,
     Move.TRUNCATE: Fetcher.TRUNCATING,
 }
-"""Moves that are a follower's request, and the state of its fetcher before the request."""
+"""Moves in which a follower sends a request, and the state of its fetcher before the request."""
 
 
 def action_of(move: Move) -> Action:
@@ -112,19 +112,20 @@ def ends_itself(b: int) -> ScheduleStep:
 
 
 def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
-    """Return the schedule that plays a counterexample on a release, message by message.
+    """Return the schedule that replays a counterexample on a release, message by message.
 
     Raises:
-        UsageError: no single message makes a move; or the release has KRaft, where one message may
-            bring several decisions; or the model does not know the release.
+        UsageError: the replay does not support a move; or the release uses KRaft, where one message
+            may carry several decisions; or the model does not know the release.
     """
     rules = rules_of(kafka)
     if rules.kraft:
         raise UsageError(
-            f"{kafka} has KRaft, where one message brings several decisions",
+            f"{kafka} uses KRaft: one message may carry several controller decisions, so this "
+            f"search by messages cannot be replayed",
             hint="Replay it on a release with ZooKeeper, or search by rounds.",
         )
-    # One more record, which is sent at the end; a replica that fetches no more is replaced then.
+    # The replay sends one more record at its end, and empties a replica whose fetcher has ended.
     records = counterexample.scope.records + 1
     scope = replace(counterexample.scope, records=records, failures=9, wipes=3)
     k = constants(scope, rules)
@@ -137,7 +138,7 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
     for row in rows:
         if row[0] in _UNPLAYABLE:
             raise UsageError(
-                f"a replay by messages cannot make the move {Move(row[0]).name.lower()}",
+                f"a replay by messages does not support the move {Move(row[0]).name.lower()}",
                 hint="Search with other bounds, or search by rounds.",
             )
         after = attempt(state, k, row)
@@ -183,9 +184,10 @@ def _replacement(b: int) -> list[Row]:
 def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
     """Return the last steps: all messages pass, and one more record is sent and acknowledged.
 
-    So there is a promise to judge, even if the rules refuse all other records. Up to 2.0, a broker
-    that is ahead of its leader exits then; it is killed before that, and started again. A follower
-    whose fetcher has ended loses its disk first: with an empty log it fetches again.
+    So the replay can judge an acknowledged record, even if the rules refuse all other records. Up
+    to 2.0, a broker that is ahead of its leader exits when messages pass; the replay kills the
+    broker before that, and starts it again. A follower whose fetcher has ended gets an empty disk
+    first, so that it fetches again.
     """
     run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
     rested = attempt(state, k, run)
@@ -205,7 +207,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
         if after is not None:
             step = _last_step(chosen, state, after, k)
             if chosen[0] == Move.KILL:
-                step = msgspec.structs.replace(step, action="wipe")  # it kills the broker, too
+                step = msgspec.structs.replace(step, action="wipe")  # a wipe also kills the broker
             if chosen[0] != Move.WIPE:
                 steps.append(step)
             moves.append(chosen)
@@ -214,7 +216,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
 
 
 def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return a step in which every message passes, so the HWs are not exact."""
+    """Return a step in which every message passes. It expects no HWs, which are not exact."""
     kind, a, b = row
     seen = decode(after, k)
     expect = Expect()
@@ -283,7 +285,7 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 
 
 def _expect(seen: State, state: Vector) -> Expect:
-    """Return the complete state. It is exact, because the relay controls every message.
+    """Return the complete expected state. It is exact, because the relay controls every message.
 
     A broker that has received no decision since its start does not know its replica.
     """

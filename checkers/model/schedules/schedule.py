@@ -1,9 +1,9 @@
 """One schedule for two executors: the model and real brokers.
 
-A schedule is a list of steps for one partition. The model plays a schedule on its own state, and
-``nemesis.model_replay.schedule_replay`` plays it on real brokers. A step has an action, the brokers
-to freeze meanwhile, and the state expected before the next step. Replicas have the model's numbers,
-0 to ``replicas`` - 1.
+A schedule is a list of steps for one partition. The model executes a schedule on its own state;
+``nemesis.model_replay.schedule_replay`` executes it on real brokers. A step has an action, the
+brokers to freeze meanwhile, and the state expected before the next step. Replicas have the model's
+numbers, 0 to ``replicas`` - 1.
 """
 
 from collections.abc import Mapping
@@ -27,8 +27,8 @@ COMMANDED: Final = frozenset(
     {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe"}
     | {"reassign", "elect-unclean"}
 )
-"""Actions from outside. The replay waits for the other actions; ``expire`` ends a session if the
-coordination allows that."""
+"""Actions that the replay performs. It waits until brokers take the other actions by themselves.
+``expire`` ends a session where ZooKeeper or KRaft allows that."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send", "reassign"} | {"expire", "learn"}
 
@@ -43,12 +43,12 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         leader: the broker that the controller has elected; -1 for no leader.
-        isr: the controller's ISR, in any order.
+        isr: the ISR that the controller knows.
         hw: the HW that each replica knows.
         hw_on_disk: the HW in each replica's ``replication-offset-checkpoint``.
         acked: every record that has been acknowledged so far.
         refused: every record whose producer got an error so far.
-        alive: every replica that has a session (ZooKeeper) or is unfenced (KRaft).
+        alive: every replica whose broker has a session (ZooKeeper) or is unfenced (KRaft).
     """
 
     leader: int | None = None
@@ -61,24 +61,24 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     alive: frozenset[int] | None = None
 
     def numbers(self) -> frozenset[int]:
-        """Return every replica that the expected state mentions."""
+        """Return the numbers of all replicas that the expected state mentions."""
         sets = [self.isr or (), self.alive or (), self.leo or (), self.hw or ()]
         leader = () if self.leader is None or self.leader < 0 else (self.leader,)
         return frozenset().union(*sets, self.hw_on_disk or (), leader)
 
 
 class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step: freeze the held brokers, perform the action, wait for the expected state.
+    """One step: freeze the ``held`` brokers, perform the action, wait for the expected state.
 
     Attributes:
-        broker: the broker of the action; for a send the target, by default the leader.
+        broker: the broker of the action; for a send the broker that gets the record, by default the
+            leader.
         record: for a send the record's name; for a batch the names, separated by spaces.
         says: the step as a sentence for readers.
-        held: replicas that are frozen from before the step until after it, so that they do not run
-            ahead. Records that are appended meanwhile reach them afterwards.
-        asks: the replica to which the broker sends the message of the step; for a lag the follower
-            that is dropped.
-        replicas: for a reassignment the requested replicas, the preferred one first.
+        held: replicas that are frozen during the step. They fetch its records afterwards.
+        asks: the replica to which the broker sends the message of the step; for ``lag`` the
+            follower that leaves the ISR.
+        replicas: for a reassignment the requested replicas, the preferred replica first.
         decision: the number of the controller's decision that the step makes, or that the broker
             learns; the decision at the start is 0.
         expect: the state to wait for before the next step.
@@ -103,9 +103,9 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
         order: replicas in the order of the partition's assignment; the first leads at the start.
         moves: the same steps as moves of the model; empty if a person wrote the schedule.
         settings: broker settings in addition to those of every replay, by Kafka's names.
-        by: the replay's control of brokers: ``message``: the relay sends one message in each step;
-            ``round``: held brokers are frozen.
-        name: a few words.
+        by: ``message`` if the relay sends one message in each step; ``round`` if the replay freezes
+            the held brokers.
+        name: a short title for reports.
         partition: the number of the partition in its topic. A controller with eligible leader
             replicas looks only at the replicas of partition 0
             (``ReplicationControlManager.getTopicEffectiveMinIsr``), so a schedule with a
@@ -132,7 +132,7 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
         """Raise a UsageError for a schedule that contradicts itself."""
         if sorted(self.order) != list(range(self.replicas)):
             raise UsageError(
-                f"the order {list(self.order)} does not name each of {self.replicas} replicas",
+                f"the order {list(self.order)} must name each of the {self.replicas} replicas once",
                 hint="Replicas are numbered from 0.",
             )
         sent: set[str] = set()
@@ -144,7 +144,7 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
-    """Return the error in a step by itself; empty if there is no error."""
+    """Return the error in one step as text; empty if there is no error."""
     named = step.expect.numbers() | step.held
     named |= frozenset() if step.broker is None else {step.broker}
     named |= frozenset(step.replicas)
@@ -152,11 +152,11 @@ def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
     if unknown:
         return f"there is no replica {unknown[0]}"
     if step.action in _NEEDS_BROKER and step.broker is None:
-        return "it names no broker"
+        return "the step names no broker"
     if not {"reassign": step.replicas, "send": step.record}.get(step.action, True):
-        return f"it does not say which {'record' if step.action == 'send' else 'replicas'}"
+        return f"the step names no {'record' if step.action == 'send' else 'replicas'}"
     if step.action == "send" and sent & set((step.record or "").split()):
-        return f"record {step.record} was sent before"
+        return f"an earlier step already sends record {step.record}"
     if step.action in {"stop", "start"} and step.broker in step.held:
-        return f"replica {step.broker} is held, and cannot {step.action} meanwhile"
+        return f"replica {step.broker} is frozen (held) in this step, so it cannot {step.action}"
     return ""

@@ -1,11 +1,11 @@
-"""A story (scripted scenario), executed by the model: its outcome before any broker runs.
+"""A script: a scenario in a few lines of text, which the model executes before any broker runs.
 
-A script is a few lines of text. The rules of a release play it as plain Python:
+The functions here are plain Python, and apply the rules of one release. The lines of a script:
 
     settle m0 m1 m2     send each record to A, and let all brokers catch up
     send m3 to A        no follower fetches it before the script says so
     fetch B C           one fetch each, in this order
-    let C               C does all that it can do by itself: learn, truncate, fetch
+    let C               C takes all steps that need no command: learn, truncate, fetch
     follow C            C learns its leader, and truncates its log, but fetches nothing
     kill A, pause A, resume A, start A, stop B, checkpoint A
     cut A to 3          a fault removes A's records from offset 3 on, while it is dead
@@ -54,7 +54,7 @@ _TURNS_MAX: Final = 200
 
 
 class ScriptError(HarnessError):
-    """A script asks for a step that the model cannot take."""
+    """A script contains a step that the model cannot take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
     """Return the outcome of the records of a script; ``logs`` has the logs of A, B and C.
 
     Raises:
-        ScriptError: a step cannot be taken; the message names the step.
+        ScriptError: the model cannot take a step; the message names the step.
     """
     stage = ScriptState.of(script, setting)
     for _ in perform(script, stage):
@@ -89,29 +89,34 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
     """Execute a script line by line; yield each line when ``stage`` has the state after it.
 
     Raises:
-        ScriptError: a step cannot be taken.
+        ScriptError: the model cannot take a step.
     """
     for line in _lines(script):
         verb, *words = line.split()
         try:
             done = _VERBS[verb](stage, words)
         except KeyError as error:
-            raise ScriptError(f"{line!r}: nothing here is called {error.args[0]!r}") from error
+            raise ScriptError(
+                f"script line {line!r}: the model knows no command or broker {error.args[0]!r}"
+            ) from error
         if not done:
-            raise ScriptError(f"{line!r}: the model cannot do that now")
+            raise ScriptError(
+                f"script line {line!r}: the model cannot take this step in its present state"
+            )
         yield line
 
 
 def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
-    """Return the outcome of the records of a schedule with moves, after all faults are healed.
+    """Return the predicted outcome of a schedule's records, after all faults are healed.
 
     Args:
+        schedule: a schedule with ``moves``.
         rules: the rules of the release that executes the schedule.
         unclean: whether unclean elections are allowed, and the release obeys the setting.
 
     Raises:
-        ScriptError: the brokers do not become idle, or there are more decisions than the model
-            holds.
+        ScriptError: the brokers do not become idle, or the controller makes more decisions than a
+            state has space for.
     """
     sends = sum(
         count if kind == Move.BATCH else kind == Move.SEND for kind, _, count in schedule.moves
@@ -150,9 +155,9 @@ def remedies(
         rules: the rules of the release.
 
     Returns:
-        Every single switch that suffices; if there is none, every pair that suffices.
+        Every single switch that suffices; if no single switch suffices, every pair that suffices.
     """
-    # ``kraft`` is not a rule of replication: it decides which rules hold.
+    # ``kraft`` is no rule of replication: other rules depend on it.
     off = [name for name in SWITCHES if not getattr(rules, name) and name != "kraft"]
     for count in (1, 2):
         sets = combinations(off, count)
@@ -209,7 +214,7 @@ class ScriptState:
         return cls(state=initial(scope), k=constants(scope, setting.rules))
 
     def take(self, kind: Move, b: int, other: int = 0) -> bool:
-        """Take one step; return False if it is impossible: then nothing has changed."""
+        """Take one step. If it is impossible, return False and leave the state unchanged."""
         after = self.state.copy()
         if not apply(after, self.k, int(kind), b, other):
             return False
@@ -219,7 +224,9 @@ class ScriptState:
     def _keep(self, after: State) -> None:
         if after[layout.FLAGS] & layout.FLAG_OVERFLOW:
             decisions = after[layout.DECISIONS]
-            raise ScriptError(f"the model can keep no more than {decisions} decisions")
+            raise ScriptError(
+                f"the controller made more decisions than the model can store ({decisions})"
+            )
         self.state = after
 
     def send(self, name: str, b: int) -> bool:
@@ -228,7 +235,7 @@ class ScriptState:
         return self.take(Move.SEND, b)
 
     def acknowledged(self, name: str) -> bool:
-        """Return whether any attempt at a record was acknowledged."""
+        """Return whether a leader has acknowledged a record, at any attempt to send it."""
         return any(
             self.state[layout.STATUS + number] == ProducerStatus.ACKNOWLEDGED
             for number, sent in enumerate(self.names)
@@ -236,7 +243,7 @@ class ScriptState:
         )
 
     def let(self, brokers: tuple[int, ...], moves: tuple[Move, ...] = _ALONE) -> bool:
-        """Let brokers take all steps that need no command, until nothing changes; return True."""
+        """Let brokers take the steps that need no command, until nothing changes; return True."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in brokers:
@@ -244,7 +251,7 @@ class ScriptState:
                     self.take(kind, b)
             if (self.state == before).all():
                 return True
-        raise ScriptError("the brokers do not become idle")
+        raise ScriptError(f"the brokers do not become idle within {_TURNS_MAX} turns")
 
     def heal(self) -> bool:
         """Heal all faults; return whether all brokers are idle afterwards."""
@@ -268,7 +275,7 @@ class ScriptState:
         return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
-        """Take moves that were made under other rules, without those that these rules do not allow.
+        """Take moves that were found under other rules; skip each move that these rules forbid.
 
         Records are named in the order in which they are sent, from m1 on.
         """
@@ -280,7 +287,7 @@ class ScriptState:
                     self.names.append(f"m{len(self.names) + 1}")
 
     def cut(self, b: int, end: int) -> bool:
-        """Remove the end of a dead broker's log, as a fault does; no rule of Kafka does that."""
+        """Remove the end of a dead broker's log, as a fault does. Kafka itself never does this."""
         leo = get(self.state, b, layout.LEO)
         if get(self.state, b, layout.PROCESS) != ProcessState.DEAD or end > leo:
             return False
@@ -299,7 +306,7 @@ class ScriptState:
         return [int(entry) for entry in self.state[first : first + get(self.state, b, layout.LEO)]]
 
     def outcome(self) -> PartitionOutcome:
-        """Return the lost records (acknowledged; the leader lacks them) and diverging offsets."""
+        """Return the acknowledged records that the leader lacks, and the diverging offsets."""
         leader = leader_of(self.state, newest(self.state))
         logs = [self.log(b) for b in range(3)]
         leader_log = set(logs[leader]) if leader >= 0 else set()

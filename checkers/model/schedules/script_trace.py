@@ -14,7 +14,7 @@ def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
     """Return the model's state after each line of a script; replicas have the script's names.
 
     Raises:
-        ScriptError: a step cannot be taken.
+        ScriptError: the model cannot take a step.
     """
     stage = ScriptState.of(script, setting)
     return tuple(_beat(line, stage) for line in perform(script, stage))

@@ -28,12 +28,11 @@ from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep, follow, overflows
 
 Reason = Literal["memory", "time", "stopped", "overflow"]
-"""Why a search ended early: its memory or time was used up, it was stopped, or a state within
-the bounds does not fit in the vector."""
+"""The reason why a search ended early: it used up its memory or time, its caller stopped it, or a
+state within the bounds does not fit in the vector."""
 
 BLOCK: Final = 1 << 15
-"""The number of states that are allocated together, which is also the most that one call of the
-kernel adds."""
+"""The number of states in one block of memory. One call of the kernel adds at most one block."""
 
 _BITS: Final = 63
 
@@ -43,8 +42,8 @@ class Limits:
     """Limits of a search.
 
     Attributes:
-        memory: bytes for the table and for the states that wait to be expanded.
-        seconds: search time without compiling; None is no limit.
+        memory: maximum bytes for the table and for the states that wait to be expanded.
+        seconds: maximum search time, without the time to compile; None for no limit.
         stop: called several times a second; True stops the search.
     """
 
@@ -54,7 +53,7 @@ class Limits:
 
 
 def half_of_free_memory() -> int:
-    """Return the bytes of memory that a search may take by default."""
+    """Return the number of bytes that a search may use by default."""
     return int(psutil.virtual_memory().available) // 2
 
 
@@ -64,8 +63,8 @@ class SearchProgress:
 
     Attributes:
         states: number of distinct states found.
-        depth: moves from the initial state to the states that are expanded now.
-        seconds: since the search began.
+        depth: number of moves from the initial state to the states that are expanded now.
+        seconds: the time since the search began.
     """
 
     states: int
@@ -76,8 +75,8 @@ class SearchProgress:
 Watch = Callable[[SearchProgress], None]
 
 Visit = Callable[[Words, int], Mapping[int, int]]
-"""Called with new states, one a row, and with their level. Returns names of states, and their rows:
-the search then keeps the path to each."""
+"""A function that gets new states, one state a row, and their level. It returns names of states, and
+their rows: the search keeps a path to each of these states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -85,16 +84,16 @@ class SearchOutcome:
     """The result of a search.
 
     Attributes:
-        paths: for each broken invariant one of the shortest paths that break it.
-        chains: for each state that ``visit`` named, the fingerprints along a shortest path to it;
-            ``follow`` makes the path of it.
+        paths: for each broken invariant, a shortest path to a state that breaks it.
+        chains: for each state that ``visit`` named, the fingerprints along a shortest path to it,
+            which is an argument of ``follow``.
         reason: why the search ended early; None if it found every state or a breach of every
             invariant.
         exhausted: whether the search found every state within the bounds.
-        depth: moves from the initial state to the farthest state that was found.
+        depth: number of moves from the initial state to the farthest state that the search found.
         transitions: number of moves taken, to new or to known states.
         seconds: search time; ``compile_seconds`` is the time before it to compile or load kernels.
-        peak_bytes: largest memory that this process used.
+        peak_bytes: the largest amount of memory that this process used.
     """
 
     paths: dict[str, tuple[PathStep, ...]]
@@ -128,7 +127,7 @@ def explore(
     Args:
         machine: the machine to search.
         invariants: names of its invariants; without names the search finds every state.
-        limits: the limits of the search. Findings from before a limit are kept.
+        limits: the limits of the search. The outcome includes what the search found before a limit.
         jobs: number of threads. With several threads, any of the shortest paths may be found.
         watch: called with the progress several times a second.
         visit: called once with every state that the search expands.
@@ -156,7 +155,7 @@ def explore(
 
 
 def compile_all(machine: Machine) -> float:
-    """Compile or load every kernel of a search; return the seconds that it took."""
+    """Compile or load every kernel of a search; return the seconds that this took."""
     began = time.perf_counter()
     compiled, none = kernels(machine.laws), new_table(2)
     states = np.empty((0, machine.initial.nbytes // 8), np.uint64)
@@ -177,7 +176,7 @@ class _Output:
     filled: int = BLOCK
 
     def room(self, least: int) -> Words:
-        """Return free rows for new states, at least ``least`` rows."""
+        """Return free rows for new states, at least ``least`` of them."""
         if BLOCK - self.filled < least:
             self._trim()
             self.blocks.append(np.empty((BLOCK, self.words), np.uint64))
@@ -185,7 +184,7 @@ class _Output:
         return self.blocks[-1][self.filled :]
 
     def nbytes(self) -> int:
-        """Return the bytes that its states take."""
+        """Return the memory that the states use, in bytes."""
         return sum(block.nbytes for block in self.blocks)
 
     def close(self) -> list[Words]:
@@ -199,7 +198,7 @@ class _Output:
 
 
 class _Search:
-    """The state of a search between two rounds; in a round each thread calls the kernel once."""
+    """The state of a search between two rounds. In a round, each thread calls the kernel once."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The set of states that were found, with the parent of each state: 16 bytes a state.
 
-The set keeps only the 64-bit fingerprint of a state, as TLC does (Yu, Manolios, Lamport: Model
-checking TLA+ specifications). Two states with the same fingerprint would count as one state;
-``collisions`` returns the probability of this.
+The set stores only the 64-bit fingerprint of a state, as TLC does (Yu, Manolios, Lamport: Model
+checking TLA+ specifications). Two states with the same fingerprint count as one state;
+``collisions`` bounds the probability of this.
 
 The table uses open addressing in two NumPy arrays. Kernels on several threads may insert at the
 same time: a thread takes a slot by compare-and-swap, for which Numba has no function.
@@ -25,7 +25,7 @@ FULL: Final = 0.6
 """Above this share of taken slots the table is doubled, if memory allows it."""
 
 CROWDED: Final = 0.85
-"""Above this share of taken slots no state is inserted: finding a slot would take too long."""
+"""Above this share of taken slots no state is inserted, because a search for a slot is too slow."""
 
 _SMALLEST: Final = 1 << 16
 _PRIME_1, _PRIME_2, _PRIME_4 = (
@@ -53,7 +53,7 @@ def new_table(slots: int = _SMALLEST) -> Table:
 
 
 def size_of(table: Table) -> int:
-    """Return the bytes that a table takes."""
+    """Return the memory that a table uses, in bytes."""
     return table.keys.nbytes + table.parents.nbytes
 
 

@@ -1,4 +1,4 @@
-"""The model of replication: a question about a release, and the file of a counterexample."""
+"""The model of replication: the settings of a search, and the file of a counterexample."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -39,13 +39,14 @@ _LAWS: Final = {
     ),
     "round": MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible),
 }
-"""The functions of a search, by its kind of step; a search by messages compiles no rounds."""
+"""The functions that a search compiles, by its kind of step. A search by messages compiles no
+rounds."""
 
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 _SETTINGS: Final = ("acks", "min_isr")
 _ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")
-"""Bounds that the command always names, also with the default value."""
+"""Bounds that ``Counterexample.command`` names even if they have the default value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class ModelSettings:
 
     Attributes:
         kafka: a release that the model knows.
-        switched: rules that differ from those of the release, by name.
+        switched: the rules that differ from the release's rules, by name.
     """
 
     kafka: str
@@ -63,26 +64,26 @@ class ModelSettings:
 
     @property
     def client(self) -> msgspec.UnsetType:
-        """None: this model has no clients."""
+        """Unset, because this model has no clients."""
         return msgspec.UNSET
 
     def rules(self) -> Rules:
-        """Return the rules that hold.
+        """Return the rules of the release, with the switched rules.
 
         Raises:
-            UsageError: the model does not know the release or a rule, or the release does not have
-                the elections by hand that the scope has.
+            UsageError: the model does not know the release or a rule. Or the scope allows unclean
+                elections by an operator, and the release does not.
         """
         rules = rules_of(self.kafka)
         if self.scope.by_hand and not CATALOGUE[self.kafka].elects_by_hand:
             raise UsageError(
-                f"Kafka {self.kafka} has no unclean elections by hand",
+                f"in Kafka {self.kafka} an operator cannot request an unclean election",
                 hint="Choose 2.4 or a later release (KIP-460).",
             )
         return switch(rules, self.switched, Rules.__dataclass_fields__, "rule")
 
     def machine(self) -> Machine:
-        """Return the model as a machine. Raises what ``rules`` raises."""
+        """Return the model as a machine for the search. Raises the errors of ``rules``."""
         return Machine(
             laws=_LAWS[self.scope.by],
             moves=moves(self.scope).astype(np.int64),
@@ -128,10 +129,10 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """One move of a counterexample.
 
     Attributes:
-        move: the name of the kind in ``moves.Move``, in lower case.
-        brokers: the broker of the move, and its other broker, if any. For a batch the second number
-            is the number of records. For a round they are the brokers that run, and for a
-            reassignment the new replicas.
+        move: the name of the move's kind in ``moves.Move``, in lower case.
+        brokers: the broker of the move, and its second broker, if any. For a batch the second
+            number is the number of records. For a round these are the brokers that run; for a
+            reassignment, the new replicas.
         after: the state after the move.
     """
 
@@ -155,9 +156,9 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         kafka: the release whose rules hold.
-        switched: rules that differ from those of the release.
-        invariant: the invariant that the last step breaks, and no step before it. Or the name of
-            the situation that the last step leads to.
+        switched: the rules that differ from the release's rules.
+        invariant: the invariant that the last step breaks. No earlier step breaks it. Or the name
+            of the situation that the last step leads to.
         says: the invariant as a sentence.
         shortest: whether a search has shown that there is no shorter counterexample.
     """
@@ -204,7 +205,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return " ".join(words)
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return the path by the present rules; None if the path no longer breaks the invariant.
+        """Return the path under the present rules; None if it no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.
@@ -227,7 +228,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 def invariants(text: Iterable[str]) -> tuple[str, ...]:
     """Return names of invariants; ``promises`` stands for those that clients rely on.
 
-    Raises what ``invariants_by_name`` raises.
+    Raises the errors of ``invariants_by_name``.
     """
     return invariants_by_name(text, INVARIANTS, "invariant")
 

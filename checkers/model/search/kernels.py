@@ -1,4 +1,4 @@
-"""The inner loops of the search, compiled for a machine's laws and then kept on disk."""
+"""The inner loops of the search, compiled for one machine's functions and cached on disk."""
 
 import ast
 import functools
@@ -21,12 +21,13 @@ _MODEL: Final = "highwater.checkers.model."
 _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
-"""Number of recent fingerprints, from before renaming, that a call remembers. Most successors were
-reached shortly before by the same moves in another order, and need not be renamed again."""
+"""The number of fingerprints that a call remembers, from before brokers are renamed. Most new
+states were reached shortly before, by the same moves in another order. The call does not rename
+these again."""
 
 
 class Problem(NamedTuple):
-    """The constant part of a search: constants, moves, and invariants to check."""
+    """The constant part of a search: constants, moves, and a mask of the invariants to check."""
 
     constants: Constants
     moves: Moves
@@ -34,7 +35,7 @@ class Problem(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """The result of one call: number of source rows done, states written, and moves taken."""
+    """The numbers of source rows expanded, new states written, and moves taken by one call."""
 
     row: int
     new: int
@@ -46,13 +47,13 @@ class Kernels:
     """Compiled functions.
 
     Attributes:
-        expand: ``(source, row, out, table, problem, marks)``: finds every successor of the states
-            ``source[row:]`` (canonical, as words). It writes new states to ``out``, and each
-            invariant's first breach to ``marks`` (63 fingerprints by bit, 0 for no breach). It
-            stops when ``out`` may have no room for the successors of the next state. It releases
-            the GIL.
-        identify: ``(state, constants)``: the fingerprint of a state's canonical form.
-        fingerprint: the fingerprint of a canonical state, as words.
+        expand: ``(source, row, out, table, problem, marks)``: finds every state that one move makes
+            from the states ``source[row:]`` (canonical, as words). It writes new states to ``out``,
+            and the fingerprint of the first state that breaks an invariant to ``marks``, at the
+            bit of the invariant (0 for none). It stops when ``out`` may have no space for the next
+            row. It releases the GIL.
+        identify: ``(state, constants)``: returns the fingerprint of a state's canonical form.
+        fingerprint: returns the fingerprint of a canonical state, as words.
         grow: ``(old table, new table)``: copies all entries.
     """
 
@@ -64,7 +65,7 @@ class Kernels:
 
 @functools.cache
 def kernels(laws: MachineFunctions) -> Kernels:
-    """Return the kernels for these laws. Their first call compiles or loads them."""
+    """Return the kernels for a machine's functions. Their first call compiles or loads them."""
     register_rules()
     with cached_compilation("kernels", _sources(laws)):
         return Kernels(
@@ -80,7 +81,7 @@ def _compiled(function: F) -> F:
 
 
 def _sources(laws: MachineFunctions) -> list[Path]:
-    """Return the files of the laws and of this module, with all files of the model they import."""
+    """Return the files of a machine's functions and of this module, with all files they import."""
     here = Path(__file__)
     rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
     waiting, files = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()

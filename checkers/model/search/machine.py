@@ -10,7 +10,7 @@ from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.harness.base.errors import UsageError
 
 Moves = np.ndarray[Any, np.dtype[np.int64]]
-"""(m, 3): kind and two arguments of each move."""
+"""An array of shape (m, 3): the kind and two arguments of each move."""
 
 
 @rule
@@ -21,17 +21,18 @@ def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MachineFunctions:
-    """The functions that a search compiles. Each must be marked as a ``rule``.
+    """The functions that a search compiles. Each function needs the decorator ``rule``.
 
     Attributes:
-        apply: takes a move in place; False if the move is impossible: the state is then undefined.
-        possible: a cheap test of a move's kind and first argument, before the state is copied;
-            False only where ``apply`` would return False too.
+        apply: takes a move in place; returns False if the move is impossible. The state is then
+            undefined.
+        possible: a cheap test of a move's kind and first argument, before the state is copied. It
+            returns False only if ``apply`` would return False too.
         canonical: writes to its second argument a state that represents all states of the same
-            shape (equal but for broker names). The fewer representatives a shape has, the fewer
-            states there are.
-        broken: returns a mask of the invariants that a state breaks; equal for all states of a
-            shape.
+            shape. States of one shape differ only in the numbers of brokers. If a shape has several
+            such states, the search visits each of them.
+        broken: returns a mask of the invariants that a state breaks. The mask is equal for all
+            states of a shape.
     """
 
     apply: Callable[[State, Constants, int, int, int], bool]
@@ -45,12 +46,12 @@ class Machine:
     """A system with a finite number of states, within the bounds that ``constants`` holds.
 
     Attributes:
-        laws: the functions of the machine.
+        laws: the functions that the search compiles.
         moves: every possible move.
-        constants: the constants that every law gets.
-        initial: the first state, in whole words of eight bytes.
+        constants: the bounds and rules that every function gets.
+        initial: the first state; its size is a multiple of eight bytes.
         invariants: for each name its bit in the mask that ``broken`` returns, from 0.
-        overflowed: returns whether a state had no room for a part of its content; such a state
+        overflowed: returns whether a state had no space for a part of its content. Such a state
             breaks every invariant.
         renamed: returns all states of the same shape, including the state itself.
     """

@@ -1,4 +1,4 @@
-"""Files of the model: schedules, and the counterexamples of both models."""
+"""Files of the model: schedules, and counterexamples of replication and of transactions."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -12,11 +12,11 @@ FORMAT: Final = 1
 
 
 class ModelFile(msgspec.Struct, frozen=True):
-    """The base of a content that can be read from a file and written to a file.
+    """The base class of schedules and counterexamples, which can be read and written as files.
 
     Attributes:
-        kind: the word for the content in errors.
-        found_by: the command that writes such a file, "" for none.
+        kind: the word for the content in error messages.
+        found_by: the command that writes such a file; empty if no command does.
     """
 
     kind: ClassVar[str]
@@ -30,7 +30,7 @@ class ModelFile(msgspec.Struct, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def plain(self) -> dict[str, Any]:
-        """Return the content in JSON types, as in a plan."""
+        """Return the content in JSON types, as ``plan.json`` stores it."""
         content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return content
 
@@ -44,8 +44,8 @@ class ModelFile(msgspec.Struct, frozen=True):
         version = content.get("format", FORMAT) if isinstance(content, dict) else FORMAT
         if version != FORMAT:
             raise UsageError(
-                f"the {cls.kind} has format {version}; this is format {FORMAT}",
-                hint=f"Find it again with this release of Highwater. {cls._writer()}".strip(),
+                f"the {cls.kind} has format {version}, but this Highwater reads format {FORMAT}",
+                hint=f"Write it again with this release of Highwater. {cls._writer()}".strip(),
             )
         try:
             read = msgspec.convert(content, cls, str_keys=True)

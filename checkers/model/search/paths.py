@@ -21,13 +21,15 @@ class PathStep:
 def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     """Return the moves along fingerprints of canonical states, from the initial state on.
 
-    The search renames the brokers of every state, and does not store the names. So this function
-    follows the path again with two states of equal shape: one with brokers renamed as in the
-    search, and one without. The search drops decisions that every broker knows. This function keeps
-    them, and ends at a state without room for one more decision.
+    The search renames the brokers of every state, and does not store the old names. So this
+    function follows the path again with two states of equal shape: one state with brokers renamed
+    as in the search, and one state with the original names. The search also drops decisions that
+    every broker knows. This function keeps them, and ends at a state without space for one more
+    decision.
 
     Raises:
-        HarnessError: no move leads to the next state, so the laws treat brokers differently.
+        HarnessError: no move leads to the next state, because a function of the machine treats
+            brokers differently by their numbers.
     """
     form, state = _canonical(machine, machine.initial), machine.initial
     leaps: list[PathStep] = []
@@ -50,7 +52,7 @@ def transitions(
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether a path ends in a state that overflowed."""
+    """Return whether the last state of a path overflowed."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 
@@ -83,7 +85,7 @@ class _Numbered(Protocol):
 def replayed(
     machine: Machine, steps: Sequence[_Numbered], breach: Callable[[State], bool]
 ) -> tuple[PathStep, ...] | None:
-    """Return the path of stored steps; None if another step, or none, breaks the invariant.
+    """Return the path of stored steps; None unless exactly the last step breaks the invariant.
 
     Raises:
         UsageError: the model does not know a move.
@@ -91,13 +93,13 @@ def replayed(
     try:
         moves = [step.numbers() for step in steps]
     except KeyError as error:
-        raise UsageError(f"the model does not know {error}") from error
+        raise UsageError(f"the model knows no move {error}") from error
     path = play(machine, moves, breach)
     return None if path is None or len(path) < len(moves) or overflows(machine, path) else path
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Add the step from ``state`` to this shape, or else the step to an overflowed state."""
+    """Append the step from ``state`` to a state of this shape, or else to an overflowed state."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),
@@ -109,7 +111,7 @@ def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) 
 
 
 def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int], State]]:
-    """Return every possible move with the state after it, by the laws as plain Python."""
+    """Return every possible move with the state after it, computed in plain Python."""
     steps = []
     for kind, a, b in machine.moves.tolist():
         after = state.copy()
@@ -119,7 +121,7 @@ def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int
 
 
 def _step(machine: Machine, form: State, number: int, steps: int) -> State:
-    """Return the canonical state after ``form`` that has this fingerprint."""
+    """Return the canonical state that follows ``form`` and has this fingerprint."""
     identify = kernels(machine.laws).identify
     for _, after in successors(machine, form):
         if int(identify(after, machine.constants)) == number:
@@ -128,7 +130,7 @@ def _step(machine: Machine, form: State, number: int, steps: int) -> State:
 
 
 def _shape(machine: Machine, state: State) -> bytes:
-    """Return bytes that are equal for all states of a shape, even where ``canonical`` is not."""
+    """Return bytes that are equal for all states of a shape, even if ``canonical`` differs."""
     return min(_canonical(machine, renaming).tobytes() for renaming in machine.renamed(state))
 
 
@@ -140,6 +142,6 @@ def _canonical(machine: Machine, state: State) -> State:
 
 def _astray(steps: int) -> HarnessError:
     return HarnessError(
-        f"the path that the search found has no next move after step {steps}",
-        hint="A law treats brokers differently by their numbers; that is a bug of the model.",
+        f"no move continues the path that the search found, after its step {steps}",
+        hint="This is a bug of the model: a rule treats brokers differently by their numbers.",
     )

@@ -1,4 +1,4 @@
-"""The names in a question to a model: switched rules and invariants."""
+"""The user's choice of switched rules and of invariants for a search."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ def switch(rules: RulesT, switched: Mapping[str, bool], names: Iterable[str], ki
 
     Args:
         names: the rules that can be switched.
-        kind: the word for a rule in errors.
+        kind: the word for a rule in error messages.
 
     Raises:
         UsageError: a rule does not exist; the hint names the nearest rule.
@@ -30,15 +30,15 @@ def switch(rules: RulesT, switched: Mapping[str, bool], names: Iterable[str], ki
 def invariants_by_name(
     names: Iterable[str], invariants: Mapping[str, Invariant], kind: str
 ) -> tuple[str, ...]:
-    """Return the names of invariants, each once, in the given order.
+    """Return the names of the chosen invariants in the given order, without repetitions.
 
     Args:
         names: names of invariants; ``all``; or ``promises``, those on which clients rely.
         invariants: the invariants of the model.
-        kind: the word for an invariant in errors.
+        kind: the word for an invariant in error messages.
 
     Raises:
-        UsageError: a name is unknown, or there is no name; the hint names the nearest invariant.
+        UsageError: a name is unknown, or no name is given. The hint names the nearest invariant.
     """
     promises = tuple(name for name, invariant in invariants.items() if invariant.promise)
     groups = {"all": tuple(invariants), "promises": promises}

@@ -1,4 +1,4 @@
-"""The answer of a search to the question whether an invariant can be broken."""
+"""The result of a search: whether an invariant can be broken, and how."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
@@ -20,15 +20,15 @@ File_co = TypeVar("File_co", covariant=True)
 
 
 class Question(Protocol[File_co]):
-    """A question that a search can answer, about replication or about transactions."""
+    """The settings of a search in the model of replication or of transactions."""
 
     @property
     def kafka(self) -> str:
-        """The release whose rules hold."""
+        """The release of Kafka whose rules the model applies."""
 
     @property
     def client(self) -> str | msgspec.UnsetType:
-        """The library of the producers, if it matters in the model."""
+        """The client library of the producers; unset if the model has no clients."""
 
     @property
     def scope(self) -> Any:  # noqa: ANN401 - each model has bounds of its own
@@ -36,7 +36,7 @@ class Question(Protocol[File_co]):
 
     @property
     def switched(self) -> Mapping[str, bool]:
-        """Rules that differ from those of the release."""
+        """The rules that differ from the release's rules."""
 
     def machine(self) -> Machine:
         """Return the model as a machine."""
@@ -49,19 +49,20 @@ class Question(Protocol[File_co]):
 
 
 class SearchAnswer(msgspec.Struct, Generic[File_co], frozen=True, kw_only=True):
-    """The answer to one question: can this invariant be broken within this scope?
+    """The answer of a search to the question: can a state within these bounds break the invariant?
 
     Attributes:
-        holds: true if no state within the scope breaks the invariant; false if a state breaks it;
-            null if the search did not reach every state and found no breach.
-        reason: why ``holds`` is null: ``memory``, ``time``, ``stopped`` or ``overflow``; else null.
-        states: number of distinct states that the whole search reached.
-        depth: moves from the initial state to the farthest state that was found.
+        holds: true if no state within the bounds breaks the invariant; false if a state breaks it;
+            null if the search ended early and found no state that breaks it.
+        reason: the reason why ``holds`` is null: ``memory``, ``time``, ``stopped`` or ``overflow``;
+            else null.
+        states: number of distinct states that the search reached.
+        depth: number of moves from the initial state to the farthest state that the search found.
         seconds: search time; ``compile_seconds`` is the time before it to compile machine code.
         rate: states per second of search time.
-        peak_bytes: largest memory that the process used.
+        peak_bytes: the largest amount of memory that the process used.
         collision: upper bound of the probability that a fingerprint made the search miss a state.
-        counterexample: steps that break the invariant; null if none were found.
+        counterexample: the steps to a state that breaks the invariant; null if there is none.
     """
 
     kafka: str

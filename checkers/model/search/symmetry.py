@@ -1,4 +1,4 @@
-"""States that differ only in broker names, or in decisions that all brokers know, are one state."""
+"""Canonical states: states that differ only in broker numbers or in known decisions are equal."""
 
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
@@ -19,18 +19,18 @@ from highwater.checkers.model.protocol.state_layout import (
 
 _MASK = 0x3FFFFFFFFFFFFFFF
 _REASSIGNMENTS = 192
-"""The bits of SPENT with the number of reassignments."""
+"""The bits of SPENT that count reassignments."""
 _REMOTE = layout.REMOTE
 _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layout.ANSWER_FROM)
-"""Fields whose values name brokers."""
+"""Fields whose values are broker numbers or masks of brokers."""
 
 
 @rule
 def canonical(s: State, out: State, k: Constants) -> None:
     """Write ``s`` to ``out`` without old decisions, and with its brokers in a canonical order.
 
-    Brokers are ordered by their states without the names. Two brokers with equal signatures may end
-    in either order: the search may then visit a state twice, but never misses a state.
+    Brokers are ordered by their ``signature``. The order of two brokers with equal signatures is
+    arbitrary. So the search may visit a state twice, but never misses a state.
     """
     n = int(k[K_BROKERS])
     copy_state(s, out)
@@ -51,7 +51,7 @@ def canonical(s: State, out: State, k: Constants) -> None:
 
 @rule
 def signature(s: State, b: int) -> int:
-    """Return a number for a broker's state that does not depend on broker names."""
+    """Return a number for a broker's state that does not depend on broker numbers."""
     mixed = 0
     for field in range(layout.BLOCK):
         if field not in _NAMING:
@@ -100,7 +100,7 @@ def _forget(s: State, n: int) -> None:
 
 @rule
 def _forget_failover(s: State, n: int) -> None:
-    """Drop a controller's death when it no longer makes a broker miss a decision."""
+    """Clear ``DELIVERS`` if the failover can no longer make a broker miss a decision."""
     for b in range(n):
         applied = get(s, b, layout.APPLIED_DECISION)
         if 0 <= applied < int(s[layout.DELIVERS]) - 1:
@@ -115,7 +115,7 @@ def _renamed(mask: int, first: int, second: int, third: int) -> int:
 
 @rule
 def _place(b: int, first: int, second: int) -> int:
-    """Return the new name of broker ``b``."""
+    """Return the new number of broker ``b``."""
     if b == first:
         return 0
     return 1 if b == second else 2

@@ -1,1 +1,1 @@
-"""The model of transactions: producers, leaders that know them, and one coordinator."""
+"""The model of transactions: producers, partition leaders, and one coordinator."""

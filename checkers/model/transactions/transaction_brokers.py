@@ -92,7 +92,7 @@ def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # 
 
 @rule
 def prepare(s: State, decided: int, bump: int) -> None:
-    """Write a decision. After that, the coordinator must write the markers."""
+    """Store the decision to commit or abort. After that, the coordinator must write the markers."""
     s[layout.STATE] = decided
     s[layout.EPOCH] = int(s[layout.EPOCH]) + bump
     s[layout.PENDING] = s[layout.PARTS]
@@ -100,7 +100,7 @@ def prepare(s: State, decided: int, bump: int) -> None:
 
 @rule
 def fence(s: State, k: Constants) -> None:
-    """Abort the transaction in a new epoch without a producer (``prepareFenceProducerEpoch``)."""
+    """Abort the transaction in a new epoch that no producer has (``prepareFenceProducerEpoch``)."""
     prepare(s, CoordinatorState.PREPARE_ABORT, 1 + int(k[K_BUMPS_EPOCH]))
 
 

@@ -16,9 +16,9 @@ NOWHERE: Final = 0
 UNDECIDED: Final = 1
 PUBLISHED: Final = 2
 WITHDRAWN: Final = 4
-"""The outcome of a record in a log, one bit for each of its offsets: no marker after the record, a
-commit, or an abort. Like a read_committed reader (``Fetcher``, aborted transactions), it uses the
-next marker after the record."""
+"""The outcomes of a record in a log, as bits: no marker after the record, a commit, or an abort. A
+record at several offsets may have several bits. The next marker after the record decides, as for a
+read_committed reader (``Fetcher``, aborted transactions)."""
 
 
 @rule

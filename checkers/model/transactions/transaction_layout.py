@@ -28,7 +28,7 @@ EPOCH: Final = 1
 PARTS: Final = 2
 PENDING: Final = 3
 
-# What was done so far, and how much of the scope is used up.
+# Counters of events so far, against the bounds of the search.
 BEGUN: Final = 4
 SENT: Final = 5
 LATES: Final = 6
@@ -47,7 +47,7 @@ PHASE: Final = 0
 OWN_EPOCH: Final = 1
 TRANSACTION: Final = 2
 ADDED: Final = 3  # partitions that the coordinator has confirmed
-ADDING: Final = 4  # partitions in an AddPartitionsToTxn without an answer
+ADDING: Final = 4  # partitions in an AddPartitionsToTxn without a response
 FENCED: Final = 5  # another producer took its place, or the coordinator has ended its transaction
 NEXT: Final = 6  # for each partition the sequence number of the next record
 PRODUCER: Final = NEXT + MAX_PARTITIONS
@@ -72,11 +72,12 @@ R_EPOCH: Final = R_PARTITION + MAX_RECORDS
 R_SEQUENCE: Final = R_EPOCH + MAX_RECORDS
 R_STATE: Final = R_SEQUENCE + MAX_RECORDS
 
-# Requests on their way: kind, way (producer and receiver), connection, and two arguments.
+# Requests in flight: kind, way (producer and receiver), connection, and two arguments.
 MESSAGES: Final = R_STATE + MAX_RECORDS
 M_KIND: Final = 0
 M_WAY: Final = 1
-M_CONNECTION: Final = 2  # 0 is the producer's present connection; others were given up
+# 0 is the producer's present connection; the producer has closed all others
+M_CONNECTION: Final = 2
 M_ARGUMENT: Final = 3
 M_EPOCH: Final = 4
 MESSAGE: Final = 5
@@ -151,13 +152,13 @@ CLOSED: Final = 9
 """The number of the connection for requests of a producer that has failed."""
 
 FLAG_OVERFLOW: Final = 1
-"""The state has no space for an entry of a log or a message: the scope is too large."""
+"""The state has no space for an entry of a log or a message: the search bounds are too large."""
 
 FLAG_REFUSED: Final = 2
 """A producer got a permanent error, although it was not fenced."""
 
 FLAG_SUCCESSOR_REFUSED: Final = 4
-"""The second producer, which had replaced the first, was refused."""
+"""The second producer, which had replaced the first producer, got a permanent error."""
 
 
 @rule

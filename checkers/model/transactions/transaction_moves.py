@@ -101,7 +101,7 @@ def transaction_moves(scope: TransactionScope) -> Moves:
 
 @rule
 def is_possible(s: State, k: Constants, kind: int, a: int) -> bool:  # noqa: ARG001 - of all machines
-    """Return whether a move may be possible, by a look at its message."""
+    """Return False if the move delivers a message that does not exist."""
     return kind != TransactionMove.ARRIVE or message(s, a, layout.M_KIND) != 0
 
 
@@ -137,7 +137,7 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 
 @rule
 def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
-    """Return whether a move is allowed now, if applications wait for responses (``in_turn``)."""
+    """Return whether a move is allowed now in a search with ``in_turn``."""
     controls = _is_awaited(s, Request.ADD_PARTITION, Request.END_TXN)
     if kind == TransactionMove.ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
@@ -242,7 +242,7 @@ def _write(s: State, k: Constants, p: int) -> bool:
 
 @rule
 def _repeat(s: State, k: Constants, p: int) -> bool:
-    """Send a marker that will be late. The coordinator sends the marker again."""
+    """Delay a marker. The coordinator later sends the marker a second time."""
     number = int(s[layout.LATE_MARKERS]) + 1
     if number > k[K_LATE_MARKERS] or not is_preparing(s):
         return False

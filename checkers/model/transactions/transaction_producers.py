@@ -96,7 +96,7 @@ def send(s: State, k: Constants, c: int, p: int) -> bool:
 
 @rule
 def retry(s: State, c: int, p: int) -> bool:
-    """Retry a partition's records without a response, and send the records that wait for them."""
+    """Send a partition's unanswered records again, and then the records that wait behind them."""
     if producer(s, c, layout.PHASE) not in (Phase.OPEN, Phase.DRAINING) or not _has(
         s, c, p, RecordState.UNANSWERED
     ):
@@ -107,7 +107,7 @@ def retry(s: State, c: int, p: int) -> bool:
 
 @rule
 def commit(s: State, c: int) -> bool:
-    """Request a commit, if every record has a response."""
+    """Request a commit, if every record of the transaction has a response."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != Phase.OPEN or not _count(
         s, number, RecordState.ACKNOWLEDGED

@@ -1,8 +1,8 @@
 """The rules of transactions, by the release of the brokers and by the client.
 
 Each switch cites the KIP or issue that introduced the rule, and the class in Kafka's source that
-has the rule. A client is a library with a version of transactions. Java's client from 4.0 on uses
-version 2 if the brokers have it, too (KIP-890); ``librdkafka`` has only version 1
+has the rule. A client is a library together with a version of transactions. Java's client from 4.0
+on uses version 2 if the brokers have it (KIP-890). ``librdkafka`` has only version 1
 (confluentinc/librdkafka#5423).
 """
 
@@ -32,13 +32,13 @@ class TransactionRules:
     """The rules of one release together with one client."""
 
     duplicates_cached: bool = switch_field(
-        "A leader knows a producer's last five batches, and acknowledges a copy of any of them;"
-        " without the rule, only of the last batch.",
+        "A leader knows a producer's last five batches, and acknowledges a copy of any of them. "
+        "Without this rule, it knows only the last batch.",
         "KAFKA-5494; ProducerStateEntry.findDuplicateBatch (1.0)",
     )
     unknown_accepted: bool = switch_field(
-        "A leader without a state of a producer accepts any sequence number; without the rule, only"
-        " 0.",
+        "A leader without a state of a producer accepts any sequence number. Without this rule, "
+        "it accepts only 0.",
         "KIP-360; ProducerAppendInfo.checkSequence (2.5)",
     )
     verification: bool = switch_field(
@@ -53,18 +53,18 @@ class TransactionRules:
         "KAFKA-14920; VerificationStateEntry, ProducerAppendInfo.checkSequence (3.6)",
     )
     copy_is_not_lowest: bool = switch_field(
-        "A copy of a record that the leader has does not count as an unconfirmed record. No release"
-        " has this: a possible fix.",
+        "A copy of a record that the leader has does not count as an unconfirmed record. No "
+        "release has this rule.",
         "docs/findings/late-copy.md; UnifiedLog.maybeStartTransactionVerification",
     )
     open_in_epoch: bool = switch_field(
-        "A leader treats an open transaction of an older epoch as another transaction, and asks"
-        " about the first record of the new epoch, too.",
+        "A leader treats an open transaction of an older epoch as another transaction, so it "
+        "also asks about the first record of the new epoch.",
         "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.0.1, without it in 3.9.2)",
     )
     stale_epoch_first: bool = switch_field(
-        "A leader refuses a producer epoch below the epoch that it knows before it asks the"
-        " coordinator, and stores nothing.",
+        "A leader refuses a producer epoch below the known epoch without asking the coordinator, "
+        "and stores nothing.",
         "KAFKA-18042; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
         " was not read)",
     )
@@ -74,8 +74,8 @@ class TransactionRules:
         "KIP-890, transaction.version 2; TransactionMetadata.prepareAbortOrCommit (4.0)",
     )
     adds_by_produce: bool = switch_field(
-        "The leader adds the partition to the transaction when the first record comes; without the"
-        " rule, the client does so before, by AddPartitionsToTxn.",
+        "The leader adds the partition to the transaction when the first record arrives. Without "
+        "this rule, the client adds it before, by AddPartitionsToTxn.",
         "KIP-890, transaction.version 2; AddPartitionsToTxnManager (4.0)",
     )
     first_is_zero: bool = switch_field(
@@ -87,13 +87,13 @@ class TransactionRules:
         "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.2.1, not in 4.1.2)",
     )
     answers_first: bool = switch_field(
-        "The coordinator answers EndTxn when its decision is written, before the markers are"
-        " written.",
+        "The coordinator responds to EndTxn after it has written its decision, before the "
+        "markers are written.",
         "KIP-98; TransactionCoordinator.endTransaction",
     )
     purges_unanswered: bool = switch_field(
         "An abort drops a record that waits to be sent again, and the client gives its sequence"
-        " number to the next record; without the rule, the abort waits for the answer.",
+        " number to the next record. Without this rule, the abort waits for the response.",
         "docs/findings/reused-sequence.md; rd_kafka_toppar_purge_queues. Java waits:"
         " RecordAccumulator.abortUndrainedBatches",
     )
@@ -109,7 +109,7 @@ def transaction_rules_of(kafka: str, client: str, *, protocol: str = "") -> Tran
         kafka: such as ``4.4.0``.
         client: one of ``CLIENTS``.
         protocol: the newest ``metadata.version``, if it is not the release's own. It also limits
-            the feature ``transaction.version``, whose level follows it (KIP-584).
+            the level of the feature ``transaction.version`` (KIP-584).
 
     Raises:
         UsageError: the model does not know the release or the client, or the release has no
@@ -117,13 +117,18 @@ def transaction_rules_of(kafka: str, client: str, *, protocol: str = "") -> Tran
     """
     if kafka not in CATALOGUE:
         raise UsageError(
-            f"the model knows no Kafka {kafka!r}", hint=nearest_release(kafka, CATALOGUE)
+            f"the model does not know Kafka release {kafka!r}",
+            hint=nearest_release(kafka, CATALOGUE),
         )
     if client not in CLIENTS:
-        raise UsageError(f"the model knows no client {client!r}", hint=nearest(client, CLIENTS))
+        raise UsageError(
+            f"the model does not know client {client!r}", hint=nearest(client, CLIENTS)
+        )
     version = CATALOGUE[kafka].number
     if version < FIRST:
-        raise UsageError(f"Kafka {kafka} has no transactions", hint="They came with 0.11.")
+        raise UsageError(
+            f"Kafka {kafka} has no transactions", hint="Choose 0.11 or a later release."
+        )
     spoken = min(version, numbers(protocol)) if protocol else version
     second = client == "java" and spoken >= _SECOND
     return TransactionRules(

@@ -1,8 +1,8 @@
 """A counterexample of transactions as a schedule for brokers, and its predicted outcome.
 
-The schedule is for one producer and one partition. The relay (a proxy) delays a request that is
-late in the counterexample; all other requests pass. The client and the release may differ from
-those of the search.
+The schedule is for one producer and one partition. The relay (a proxy) delays each request that is
+late in the counterexample; all other requests pass. The client and the release may differ from the
+client and release of the search.
 """
 
 from collections.abc import Sequence
@@ -84,12 +84,12 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: records whose producer was told of a commit, but which no log has, or which the log
-            has as aborted.
+        lost: records of transactions that are committed for their producer, but that the log lacks
+            or has as aborted.
         published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
         repeated: records that are in the log twice.
-        refused: records with which a producer failed, although it was not fenced.
+        refused: records for which a producer got a permanent error, although it was not fenced.
         lengths: number of entries in the log after each step.
     """
 
@@ -200,9 +200,9 @@ def _subject(state: State, slot: int) -> str:
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
-    """Return the same move for another state, in which its request may have another slot.
+    """Return the same move for another state, in which its request may have another index.
 
-    With version 2, each transaction has its own epoch, so the request may have another one.
+    With version 2 of transactions, the request may also have another epoch.
     """
     kind, slot, _ = row
     if kind != TransactionMove.ARRIVE:
@@ -236,10 +236,10 @@ def _require_playable(counterexample: TransactionCounterexample, kafka: str) -> 
     together = CATALOGUE[kafka].number < _FORGETS_ALONE
     problems = {
         "it has several partitions": scope.partitions > 1,
-        "its application does not wait for answers": not scope.in_turn,
+        "its application does not wait for responses": not scope.in_turn,
         "its rules are not those of a release": bool(counterexample.switched),
-        "its transactions last too long": "expire" in moves,
-        "up to 3.3 leaders forget a producer when its coordinator does": (
+        "the coordinator ends a transaction that lasts too long": "expire" in moves,
+        "up to 3.3, a leader and the coordinator forget a producer at the same time": (
             together and "forget" in moves
         ),
     }
@@ -260,8 +260,8 @@ def _require_client(counterexample: TransactionCounterexample, kafka: str, clien
     if _aborts_unanswered(_rows(counterexample), _states(counterexample)):
         whose = "librdkafka's" if searched.purges_unanswered else "Java's"
         raise UsageError(
-            f"this counterexample needs {whose} producer: at an abort, the other client handles a"
-            " record without an answer differently",
+            f"this counterexample needs {whose} producer: at an abort, the other client handles"
+            " unanswered records differently",
             hint="Leave --client out.",
         )
 
@@ -282,11 +282,11 @@ def _rows(counterexample: TransactionCounterexample) -> list[Row]:
 
 
 def _states(counterexample: TransactionCounterexample) -> list[State]:
-    """Return the state before each step, and the last one."""
+    """Return the state before each step, and the last state."""
     leaps = counterexample.replay()
     if leaps is None:
         raise UsageError(
-            "by the present rules this counterexample breaks no invariant",
+            "under the present rules this counterexample breaks no invariant",
             hint="Find it again: highwater model explore --transactions --out FILE",
         )
     return [transaction_initial(), *(leap.after for leap in leaps)]

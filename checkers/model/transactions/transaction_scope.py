@@ -24,7 +24,7 @@ TRANSACTION_BOUNDS: Final = {
     "overdue": (0, 1),
     "in_turn": (0, 1),
 }
-"""The least and the largest value of each bound."""
+"""The smallest and the largest value of each bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class TransactionScope:
             first has ended its transaction. A leader forgets only when no request waits.
 
     Raises:
-        UsageError: a state of the model has no room for a bound.
+        UsageError: a bound is outside its range, so a state has no space for it.
     """
 
     partitions: int = 1
@@ -104,7 +104,7 @@ K_PURGES_UNANSWERED: Final = _RULES["purges_unanswered"]
 
 
 def transaction_constants(scope: TransactionScope, rules: TransactionRules) -> Constants:
-    """Return the scope and the rules as the vector that compiled code reads."""
+    """Return the bounds and the rules as the vector that compiled code reads."""
     bounds = [int(getattr(scope, name)) for name in _SCOPE]
     return np.array([*bounds, *(int(getattr(rules, name)) for name in _RULES)], dtype=np.int64)
 

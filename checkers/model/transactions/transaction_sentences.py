@@ -1,4 +1,4 @@
-"""A move of the model of transactions as a sentence."""
+"""Sentences that describe the moves of the model of transactions."""
 
 from highwater.checkers.model.protocol.compiled import State
 from highwater.checkers.model.transactions import transaction_layout as layout

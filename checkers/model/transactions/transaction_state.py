@@ -67,7 +67,7 @@ class PartitionLeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
-    """The complete state at one time.
+    """The complete state of the model at one time.
 
     Attributes:
         coordinator, epoch: the state and the producer epoch of the ``transactional.id``.

@@ -93,9 +93,9 @@ def test_a_run_that_the_model_was_not_asked_about_says_nothing(tmp_path: Path) -
 def test_a_broken_answer_is_an_error_but_not_of_the_page(tmp_path: Path) -> None:
     one = judged(tmp_path, SAID["unexplained"])
     (one.run.analysis / "model.json").write_text('{"format": 1')
-    with pytest.raises(StoreError, match=r"model\.json is broken"):
+    with pytest.raises(StoreError, match=r"model\.json cannot be decoded"):
         model_text.read(one.run)
-    assert "model.json is broken" in words(write(one.run))
+    assert "model.json cannot be decoded" in words(write(one.run))
 
 
 @pytest.mark.slow

@@ -1053,7 +1053,7 @@ def test_a_record_was_deleted_by_a_leader_that_counted_too_much(
         assert [link.rule for link in lost.because] == [
             *("acks=all", "elections", "counted-twice", "counted-twice")
         ]
-        assert "would still have 9,000 bytes" in lost.because[2].says
+        assert "has 9,000 bytes without that segment" in lost.because[2].says
 
 
 @pytest.mark.parametrize(("taken", "wrong"), [(True, False), (False, True)])

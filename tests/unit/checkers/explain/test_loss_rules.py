@@ -432,7 +432,7 @@ def test_a_leader_that_is_elected_again_is_told_by_what_it_missed(situation: Sit
         "cut", "elected_again_is_new", "acks=all", "elections",
     ]  # fmt: skip
     assert "never knew that broker 3 led between, in epoch 1" in links[1].says
-    assert "that broker 2 had m3" in links[1].says
+    assert "its follower, broker 2, had m3" in links[1].says
 
 
 def test_the_next_leader_may_be_seen_right_after_the_acknowledgement() -> None:
@@ -450,10 +450,10 @@ def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:
     links = RULES["late_fenced"].links(replace(LATE, rows=rows, late=late).record())
     assert [link.rule for link in links] == ["acks=all", "late_fenced", "cut", "elections"]
     assert links[1].says == (
-        "Broker 3 had answered a fetch of broker 2 in epoch 1, and the wire held back the answer."
-        " Then broker 1 led in epoch 2. It arrived when broker 3 led in epoch 4. Broker 2 fetched"
-        " from the same offset as in epoch 1, and took the late answer for the answer to its"
-        " last fetch."
+        "Broker 3 had answered a fetch of broker 2 in epoch 1. The relay delayed the answer."
+        " Then broker 1 led in epoch 2. The answer came when broker 3 led in epoch 4."
+        " Broker 2 fetched from the same offset as in epoch 1, and took the late answer for the"
+        " answer to its last fetch."
     )
 
 

@@ -113,10 +113,10 @@ def test_no_answer_becomes_an_accusation_when_observations_are_missing(
             assert "cannot follow" not in sentence(part)
             for finding in part.findings:
                 if finding.verdict == "unknown":
-                    assert "was not observed" in finding.because[-1].says
+                    assert "The run lacks the observations" in finding.because[-1].says
                     assert any(str(each) in finding.because[-1].says for each in missing)
             if part.status == "unknown":
-                assert "was not observed" in sentence(part)
+                assert "The run lacks the observations" in sentence(part)
 
 
 def failed_over(
@@ -224,7 +224,7 @@ def test_a_script_accuses_no_one_of_what_was_not_observed(tmp_path: Path) -> Non
         Observation.WIRE: ("unexplained", ["unexplained"]),
         Observation.LEADERSHIPS: ("unknown", ["unknown"]),
     }
-    assert "was not observed" in sentence(found)
+    assert "The run lacks the observations" in sentence(found)
 
 
 def without_power(path: Path, *, external: bool) -> Run:

@@ -495,7 +495,7 @@ def test_with_an_old_protocol_leaders_write_the_isr_themselves() -> None:
 def test_what_a_condition_rules_out_is_no_guard() -> None:
     alone = cluster("4.4.0", topic(replicas=1), features={"eligible.leader.replicas.version": 0})
     assert of(alone, "acks-1", {"acks": "1"}).status == "not affected"
-    assert of(alone, "acks-1", {"acks": "1"}).reasons == ("its partitions have 1 replica",)
+    assert of(alone, "acks-1", {"acks": "1"}).reasons == ("the topic's partitions have 1 replica",)
     assert of(alone, "last-known-leader", {"acks": "1"}).status == "not affected"
     unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     assert of(cluster("4.4.0", topic(settings=unclean)), "upgrade-without-elr").status == (
@@ -508,8 +508,8 @@ def test_what_a_condition_rules_out_is_no_guard() -> None:
 def test_reasons_name_their_topics_where_they_differ() -> None:
     facts = cluster("4.4.0", topic("pair", replicas=2), topic("three"), topic("more"))
     assert of(facts, "single-replica").reasons == (
-        "its partitions have 2 replicas (pair)",
-        "its partitions have 3 replicas (more, three)",
+        "the topic's partitions have 2 replicas (pair)",
+        "the topic's partitions have 3 replicas (more, three)",
     )
     assert of(facts, "unclean-election").reasons == ("unclean.leader.election.enable=false",)
     assert of(facts, "unclean-election").topics == ("more", "pair", "three")
@@ -543,7 +543,11 @@ def test_kafkas_own_topics_are_looked_at(
     advice = of(facts, hazard, SAID | {"power": power})
     assert (advice.status, advice.topics) == (status, (name,))
     assert of(cluster("4.4.0"), hazard).status == "not affected"
-    assert of(cluster("4.4.0"), hazard).reasons[0].startswith(f"there is no topic {name}, so no ")
+    assert (
+        of(cluster("4.4.0"), hazard)
+        .reasons[0]
+        .startswith(f"the cluster has no topic {name}, so it has no ")
+    )
 
 
 def test_an_own_topic_without_settings_is_asked_for() -> None:

@@ -143,7 +143,7 @@ CASES = {
         logs=(plain("abx"), plain("aby")),
         verdict="fork",
         divergent=(2,),
-        says="no checkpoint has the HW",
+        says="no checkpoint file has the HW",
     ),
     "fork-epoch": Case(
         logs=(plain("ab"), plain("a") + plain("b", base=1, epoch=4)),
@@ -229,7 +229,7 @@ CASES = {
     "torn-inside": Case(
         logs=(SIX, ((0, SIX[: 2 * SIZE - 3]), (2, SIX[2 * SIZE :])), SIX),
         verdict="unknown",
-        says="the rest was never written. This happens if a copy is incomplete",
+        says="the rest was never written. Possible causes are an incomplete copy",
         kinds={2: ("torn-segment",)},
     ),
     "torn-inside-before-its-header-ends": Case(
@@ -352,7 +352,7 @@ CASES = {
         logs=(SIX, SIX),
         verdict="unknown",
         hw=(8, 6),
-        says="Its HW is 8, but its log ends at 6: 2 committed records are not here. No inspected",
+        says="HW is 8, but its log ends at 6: 2 committed records are missing. No inspected",
         kinds={1: ("hw-above-leo",)},
     ),
     "epochs": Case(
@@ -467,7 +467,8 @@ CASES = {
         logs=(((4, SIX[4 * SIZE :]),),) * 2,
         verdict="unknown",
         files=epochs((0, 0)),
-        says="Its log begins with offset 4, but according to its leader-epoch-checkpoint it should",
+        says="log begins with offset 4, but its file leader-epoch-checkpoint says that the log "
+        "begins",
         kinds={1: ("missing-segment",), 2: ("missing-segment",)},
     ),
     "deleted-by-retention": Case(
@@ -539,7 +540,7 @@ CASES = {
     "nothing-shared": Case(
         logs=(((9, plain("xyz", base=9)),), SIX),
         verdict="lag",
-        says="broker 2 ends at 6, 6 behind. No two of these replicas have an offset in common.",
+        says="broker 2 ends at 6, 6 behind. No two of these replicas have a common offset.",
         files=lambda broker, name: broker.epochs(name, (0, 9)) if broker.broker == 1 else None,
     ),
     "begins-well-and-goes-bad": Case(
@@ -653,7 +654,7 @@ def test_the_whole_is_as_bad_as_its_worst(inspected: Inspection) -> None:
     assert inspected.verdict == "fork"
     assert [each.kind for each in of(inspected, "alone").findings] == ["alone"]
     others, incomplete = sorted(inspected.notes)
-    assert "Causes are a .gitignore, an rsync filter" in incomplete
+    assert "Possible causes are a .gitignore, an rsync filter" in incomplete
     assert others.startswith("2 topics have the name anew")
 
 
@@ -746,7 +747,9 @@ def test_without_a_broker_an_old_copy_is_no_fork(
     (partition,) = inspect([tmp_path], spark).partitions
     assert partition.verdict == verdict, partition.says
     if named[0] and not named[2]:
-        assert (verdict == "unknown") == ("no meta.properties names the broker" in partition.says)
+        assert (verdict == "unknown") == (
+            "no meta.properties file has the broker id" in partition.says
+        )
 
 
 def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> None:

@@ -57,7 +57,7 @@ def test_what_is_there_once_is_right(tmp_path: Path) -> None:
         ),
         (
             batch(7, [(None, b"p0-1|..")], producer=(5, 0, 0), transactional=True),
-            "not committed. The program's mistake: it printed before the commit.",
+            "not committed. This is a mistake of the program: it printed before the commit.",
         ),
     ],
 )
@@ -84,7 +84,8 @@ def test_a_record_with_the_sequence_number_of_another_is_the_programs_mistake(
     [(name, (kind, sentence))] = found(case).items()
     assert (name, kind) == ("p0-2", "lost-output")
     assert (
-        "Its Produce was acknowledged at 3.000 s with offset 7 of payments-0: there is p0-1, which"
+        "A broker acknowledged its Produce at 3.000 s with offset 7 of payments-0. This offset "
+        "has p0-1, which"
         " the same producer had sent with the same sequence number (3). The program did it:"
         " sequence number of another record. Update the client." in sentence
     ) == named

@@ -184,7 +184,7 @@ def test_an_input_that_is_doubled_after_its_position_was_committed(
     if repeated:
         assert told["repeated-input"] == (
             "p0-0 at offset 0 of orders-0 was processed again: position 1 was committed at 0.600 s,"
-            " and its last output was written at 0.900 s."
+            " and the input's last output was written at 0.900 s."
         )
 
 
@@ -228,7 +228,7 @@ def test_the_order_of_outputs_is_judged_where_it_is_kept(tmp_path: Path) -> None
     assert (name, kind) == ("p0-1", "overtaken-input")
     assert says == (
         "p0-1 at offset 1 of orders-0 was overtaken: its first output is at offset 2 of"
-        " payments-0, after that of p0-2, a later input, at 1. The cause is not known."
+        " payments-0, after the first output of p0-2, a later input, at 1. The cause is not known."
     )
 
 
@@ -247,11 +247,11 @@ def produce(at_ms: int, offset: int | None, *names: str, instance: int = 0) -> d
     [
         (
             [produce(100, 0, "p0-0", "p0-2"), produce(200, 2, "p0-1")],
-            "this one at 0.200 s. The program: outputs sent in another order than their inputs.",
+            "this input's at 0.200 s. The program: outputs sent in another order",
         ),
         (
             [produce(90, None, "p0-1"), produce(100, 0, "p0-0", "p0-2"), produce(200, 2, "p0-1")],
-            "another wrote it at 0.200 s. The program: failed send repeated behind later outputs.",
+            "another Produce wrote it at 0.200 s. The program: failed send repeated",
         ),
         (
             [produce(100, 0, "p0-0", "p0-2", instance=1), produce(200, 2, "p0-1")],

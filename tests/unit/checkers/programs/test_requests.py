@@ -93,7 +93,7 @@ def test_the_way_of_an_input_tells_of_them() -> None:
         "wire",
         "A Produce with an output of this input, by instance 0, was never answered.",
     ) in told
-    assert ("instance 1", "The group's position was committed: 20.") in told
+    assert ("instance 1", "The group committed position 20.") in told
     first = output(4)._replace(by=ProgramRequest(4 * S, 5 * S, 0, 0))
     doubled = replace(NOT_COMMITTED, outputs=[first, output(8)])
     told = [(way.who, way.says) for way in witnesses({"steps": steps(doubled, None)})]

@@ -47,7 +47,7 @@ def test_aborted_inputs_were_processed(tmp_path: Path) -> None:
         ("aborted-input", f"p0-{number}") for number in range(7, 13)
     ]
     assert "p0-8 at offset 2 of orders-0 was aborted at 0.600 s" in findings[1][2]
-    assert "6 of 6 aborted inputs before the positions have an output." in findings[0][2]
+    assert "6 of 6 aborted inputs before the committed positions have an output." in findings[0][2]
     assert findings[0][2].endswith("The program: read_uncommitted behind transactions.")
 
 

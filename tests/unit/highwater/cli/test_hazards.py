@@ -70,11 +70,14 @@ def test_kafkas_own_topics_and_kafkas_own_words_are_understood() -> None:
     assert "CAN LOSE own-positions: " in text
     for topic, loses in zip(
         own,
-        ("Offsets that a group had", "What a coordinator knew about", "What Kafka knew about"),
+        ("Offsets that a group has", "The coordinator's state of", "Kafka's metadata about"),
         strict=True,
     ):
         assert f"  topics: {topic}\n  loses:  {loses} " in text
-    assert "own-share-state: there is no topic __share_group_state, so no share group\n" in text
+    assert (
+        "own-share-state: the cluster has no topic __share_group_state, so it has no share group\n"
+        in text
+    )
     assert "  on it:  highwater run --inventory FILE --acks 1 --nemesis" in weak
 
 

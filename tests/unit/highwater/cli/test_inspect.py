@@ -67,7 +67,7 @@ def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
     done = run(one.path, "--html", page)
     assert done.exit_code == 0, done.output
     says = " ".join(done.output.split())
-    assert "3 partitions of __consumer_offsets: --internal compares them, too." in says
+    assert "3 partitions of __consumer_offsets: Write --internal to compare them." in says
     assert "were not compared: " in says
     assert "agree" not in says
     assert "alone" in says
@@ -126,7 +126,7 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
             "not compared. Some of them are copies of one log directory: ",
             marks=pytest.mark.nightly,
         ),
-        (("a", None), "not compared. No file in the directories shows which one is newer."),
+        (("a", None), "not compared. No file in the directories shows which directory is newer."),
     ],
 )
 def test_log_directories_of_a_broker_are_told_from_copies_of_one(

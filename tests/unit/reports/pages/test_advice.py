@@ -30,7 +30,7 @@ def test_headlines_have_denominators() -> None:
         headline(evaluate(safe, said)) == f"None of {len(HAZARDS)} hazards applies to this cluster."
     )
     unknown = headline(evaluate(safe, {"power": "safe"}))
-    assert unknown == f"More must be known about 11 of {len(HAZARDS)} hazards."
+    assert unknown == f"More facts are needed to judge 11 of {len(HAZARDS)} hazards."
 
 
 def test_what_can_be_shown_on_the_cluster_itself_has_its_command(tmp_path: Path) -> None:

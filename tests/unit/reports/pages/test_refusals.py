@@ -127,7 +127,7 @@ def test_a_later_answer_of_the_model_is_said_and_not_shown(tmp_path: Path) -> No
     run = SAMPLES["loss"]().write(tmp_path)
     change("analysis/model.json", format=2)(run)
     html = write(run).read_text("utf-8")
-    assert "model.json is of format 2" in html
+    assert "model.json has format 2" in html
     assert "The model: as predicted" not in html
     with pytest.raises(StoreError, match="format 2"):
         comparison.write(run, run, tmp_path / "both.html")

@@ -121,7 +121,7 @@ def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:
     run.rows["history/ops"][-1]["complete_ns"] = None
     found = finding(run, "undelivered", **M1)
     assert found.verdict == "unexplained"
-    assert "when the group read there" in found.because[-1].says
+    assert "the group's reads of its partition" in found.because[-1].says
 
 
 @pytest.mark.parametrize(

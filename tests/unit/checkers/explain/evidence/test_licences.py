@@ -259,7 +259,7 @@ TRIALS = {
     "late-produce": Trial(
         build=late_produce,
         rule="late-produce",
-        says="so that the producer's next transaction committed the record",
+        says="and the producer's next transaction committed it",
         explained=(V1, OLD, DRIVER, ("3.9.2", "librdkafka"), ("2.8.2", "kafka-python")),
         unexplained=(V2, JAVA_V1, ("3.9.2", "java"), ("4.4.0", "kafka-python")),
     ),

@@ -21,7 +21,7 @@ from tests.support.run_builder import RunBuilder
         ("4.4.0", KAFKA_PYTHON, 0, "producer-1", "later", ""),
         ("4.4.0", AIOKAFKA, 0, "producer-1", "before", "had ended"),
         ("2.4.1", LIBRDKAFKA, 2, "producer-1", "later", "did not begin to read before that record"),
-        ("2.4.1", LIBRDKAFKA, 0, "producer-0", "later", "One member read it twice"),
+        ("2.4.1", LIBRDKAFKA, 0, "producer-0", "later", "The same member read the record twice"),
         ("2.4.1", LIBRDKAFKA, 0, "producer-1", "before", "had ended"),
         ("2.4.1", LIBRDKAFKA, 0, "producer-1", "unknown", "It is not known when"),
     ],
@@ -56,6 +56,6 @@ def test_where_no_coordinator_waits_a_second_member_begins_where_the_first_did(
         rule = "before-KIP-447" if client == LIBRDKAFKA else "unfenced-client"
         assert [link.rule for link in found.because] == ["transaction", rule]
         where = "the beginning" if begins is None else "offset 0"
-        assert f"producer-1 was assigned the partition, and read on from {where}:" in (
+        assert f"producer-1 was assigned the partition, and continued to read from {where}:" in (
             found.because[-1].says
         )

@@ -53,7 +53,7 @@ def test_a_scope_that_does_not_fit_is_refused(bounds: dict[str, object], says: s
 
 
 def test_an_unknown_release_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"no Kafka '2\.8\.3'") as refused:
+    with pytest.raises(UsageError, match=r"know Kafka release '2\.8\.3'") as refused:
         rules_of("2.8.3")
     assert "2.8.2" in refused.value.hint
 

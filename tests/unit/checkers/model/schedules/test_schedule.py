@@ -23,7 +23,7 @@ def test_a_schedule_comes_back_as_it_was(schedule: Schedule, tmp_path: Path) -> 
 
 def test_an_unknown_format_is_named() -> None:
     text = msgspec.json.encode({**LOSS.plain(), "format": 7})
-    with pytest.raises(UsageError, match=f"has format 7; this is format {FORMAT}"):
+    with pytest.raises(UsageError, match=f"has format 7, but this Highwater reads format {FORMAT}"):
         Schedule.from_json(text)
 
 
@@ -46,16 +46,16 @@ def test_a_file_that_is_no_schedule_is_refused(text: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        (ScheduleStep(action="kill"), "step 2, kill: it names no broker"),
+        (ScheduleStep(action="kill"), "step 2, kill: the step names no broker"),
         (ScheduleStep(action="kill", broker=3), "there is no replica 3"),
-        (ScheduleStep(action="send"), "it does not say which record"),
-        (ScheduleStep(action="send", record="m1"), "record m1 was sent before"),
+        (ScheduleStep(action="send"), "the step names no record"),
+        (ScheduleStep(action="send", record="m1"), "an earlier step already sends record m1"),
         (ScheduleStep(action="read", held=frozenset({-1})), "there is no replica -1"),
         (ScheduleStep(action="read", expect=Expect(leo={5: 1})), "there is no replica 5"),
         (ScheduleStep(action="read", expect=Expect(leader=4)), "there is no replica 4"),
         (
             ScheduleStep(action="stop", broker=1, held=frozenset({1})),
-            "replica 1 is held, and cannot stop meanwhile",
+            "replica 1 is frozen (held) in this step, so it cannot stop",
         ),
     ],
 )
@@ -74,7 +74,7 @@ def test_nobody_may_lead() -> None:
 
 def test_the_order_names_every_replica_once() -> None:
     schedule = Schedule(kafka="4.3.1", replicas=2, order=(1, 1), steps=())
-    with pytest.raises(UsageError, match="does not name each of 2 replicas"):
+    with pytest.raises(UsageError, match="must name each of the 2 replicas once"):
         Schedule.from_plain(schedule.plain())
 
 

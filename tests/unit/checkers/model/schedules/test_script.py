@@ -16,7 +16,7 @@ SCRIPTED = {name: story for name, story in STORIES.items() if story.script}
 @pytest.mark.parametrize("story", SCRIPTED.values(), ids=SCRIPTED)
 def test_every_story_ends_at_rest_on_every_release(kafka: str, story: Story) -> None:
     if story.why_not(release(kafka)):
-        with pytest.raises(ScriptError, match="cannot do that"):
+        with pytest.raises(ScriptError, match="cannot take this step"):
             play(story.script, ScriptSettings(rules=rules_of(kafka)))
         return
     found = play(story.script, ScriptSettings(rules=rules_of(kafka)))
@@ -43,10 +43,10 @@ def test_a_retry_is_sent_only_where_no_answer_came() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("sing m0", "nothing here is called 'sing'"),
-        ("kill D", "nothing here is called 'D'"),
-        ("send m0 to B", "the model cannot do that now"),
-        ("start A", "the model cannot do that now"),
+        ("sing m0", "the model knows no command or broker 'sing'"),
+        ("kill D", "the model knows no command or broker 'D'"),
+        ("send m0 to B", "the model cannot take this step in its present state"),
+        ("start A", "the model cannot take this step in its present state"),
         ("settle a b c d e f g", "records"),
     ],
 )
@@ -59,5 +59,5 @@ def test_what_the_model_cannot_do_it_says(line: str, says: str) -> None:
 def test_decisions_without_end_are_refused() -> None:
     last = "kill B C\nexpire B\nexpire C\nlet A"
     again = "kill A\nexpire A\nstart A\nlet A"
-    with pytest.raises(ScriptError, match=r"no more than \d+ decisions"):
+    with pytest.raises(ScriptError, match=r"more decisions than"):
         play("\n".join(["settle m0", last, *[again] * 6]), NEW)

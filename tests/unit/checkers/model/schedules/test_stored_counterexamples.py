@@ -57,5 +57,5 @@ def test_a_stored_counterexample_is_written_and_drawn_as_it_was(path: Path) -> N
 def test_another_format_is_refused(path: Path, tmp_path: Path) -> None:
     newer = tmp_path / "newer.json"
     newer.write_bytes(msgspec.json.encode({**msgspec.json.decode(path.read_bytes()), "format": 2}))
-    with pytest.raises(UsageError, match="has format 2; this is format 1"):
+    with pytest.raises(UsageError, match="has format 2, but this Highwater reads format 1"):
         stored(newer)

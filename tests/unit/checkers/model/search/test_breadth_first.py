@@ -107,7 +107,7 @@ def test_laws_that_treat_names_differently_are_found_out() -> None:
     """A path along fingerprints that no move leads to is refused, not made up."""
     machine = counters(3, 2, named=True)
     start = int(kernels(machine.laws).identify(machine.initial, machine.constants))
-    with pytest.raises(HarnessError, match="after step 0"):
+    with pytest.raises(HarnessError, match="after its step 0"):
         follow(machine, [start, 12345])
 
 

@@ -130,7 +130,7 @@ def test_what_cannot_be_played_is_refused() -> None:
         transaction_schedule(counterexample, "4.4.0", "java-v1")
     with pytest.raises(UsageError, match="Java's producer"):
         transaction_schedule(load("forgotten-4.4.0"), "4.4.0", "librdkafka")
-    with pytest.raises(UsageError, match=r"up to 3\.3 leaders forget"):
+    with pytest.raises(UsageError, match=r"up to 3\.3, a leader and the coordinator forget"):
         transaction_schedule(load("forgotten-4.4.0"), "3.3.2", "java-v1")
     scope = TransactionScope(in_turn=0)
     with pytest.raises(UsageError, match="does not wait"):

@@ -418,7 +418,7 @@ CASES = {
         verdict="unknown",
         hw=(6, 6, 6),
         files=epochs((0, 0)),
-        says="Broker 1: The replica's folder holds no segment (no *.log; only leader-epoch-checkpoint).",
+        says="The replica's folder holds no segment (no *.log; only leader-epoch-checkpoint).",
         kinds=dict.fromkeys((1, 2, 3), ("missing-segment",)),
     ),
     "no-log-beside-others": Case(

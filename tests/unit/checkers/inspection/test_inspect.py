@@ -418,7 +418,11 @@ CASES = {
         verdict="unknown",
         hw=(6, 6, 6),
         files=epochs((0, 0)),
+<<<<<<< HEAD
         says="Broker 1: Its folder has no segment (no *.log; only leader-epoch-checkpoint).",
+=======
+        says="The replica's folder holds no segment (no *.log; only leader-epoch-checkpoint).",
+>>>>>>> w2
         kinds=dict.fromkeys((1, 2, 3), ("missing-segment",)),
     ),
     "no-log-beside-others": Case(
@@ -559,7 +563,7 @@ CASES = {
             + plain("x", base=5),
         ),
         verdict="unknown",
-        says="Their cluster id 4L6g3nShT-eMCtK--X86sw is the one in many quickstarts",
+        says="Their cluster id 4L6g3nShT-eMCtK--X86sw is used in many quickstarts",
     ),
     "nothing-in-common-and-a-fork": Case(
         logs=(SIX, plain("abcdex"), plain("uvw")),

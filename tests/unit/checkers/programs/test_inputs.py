@@ -247,11 +247,11 @@ def produce(at_ms: int, offset: int | None, *names: str, instance: int = 0) -> d
     [
         (
             [produce(100, 0, "p0-0", "p0-2"), produce(200, 2, "p0-1")],
-            "this input's at 0.200 s. The program: outputs sent in another order",
+            "at 0.200 s. The program: outputs sent in another order than their inputs.",
         ),
         (
             [produce(90, None, "p0-1"), produce(100, 0, "p0-0", "p0-2"), produce(200, 2, "p0-1")],
-            "another Produce wrote it at 0.200 s. The program: failed send repeated",
+            "wrote it at 0.200 s. The program: failed send repeated behind later outputs.",
         ),
         (
             [produce(100, 0, "p0-0", "p0-2", instance=1), produce(200, 2, "p0-1")],

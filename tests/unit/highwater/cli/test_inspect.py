@@ -67,7 +67,7 @@ def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
     done = run(one.path, "--html", page)
     assert done.exit_code == 0, done.output
     says = " ".join(done.output.split())
-    assert "3 partitions of __consumer_offsets: Write --internal to compare them." in says
+    assert "3 partitions of __consumer_offsets. Write --internal to compare them." in says
     assert "were not compared: " in says
     assert "agree" not in says
     assert "alone" in says

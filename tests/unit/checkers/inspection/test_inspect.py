@@ -418,11 +418,7 @@ CASES = {
         verdict="unknown",
         hw=(6, 6, 6),
         files=epochs((0, 0)),
-<<<<<<< HEAD
-        says="Broker 1: Its folder has no segment (no *.log; only leader-epoch-checkpoint).",
-=======
-        says="The replica's folder holds no segment (no *.log; only leader-epoch-checkpoint).",
->>>>>>> w2
+        says="The replica's folder has no segment (no *.log; only leader-epoch-checkpoint).",
         kinds=dict.fromkeys((1, 2, 3), ("missing-segment",)),
     ),
     "no-log-beside-others": Case(

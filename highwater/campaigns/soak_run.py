@@ -82,7 +82,7 @@ def perform(
     starter = SparkStarter(spark)
     steering = Steering(
         paths=folder.path / PATHS,
-        progress=lambda kafka: progress(OVERALL, f"searching the situations of {kafka}"),
+        progress=lambda text: progress(OVERALL, text),
     )
     with campaign:
         judge(folder.unjudged())

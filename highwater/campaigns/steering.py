@@ -31,7 +31,7 @@ class Steering:
 
     Attributes:
         paths: folder for the path to each situation that was chosen; ``model replay`` plays it.
-        progress: called with a release before its situations are searched.
+        progress: called with a text when the search for a release begins and ends.
     """
 
     paths: Path
@@ -41,13 +41,14 @@ class Steering:
     def reachable(self, kafka: str) -> ReachableSituations:
         """Return the situations of a release. The first call searches for them."""
         if kafka not in self._searched:
-            self.progress(kafka)
+            self.progress(f"searching the situations of {kafka}")
             self._searched[kafka] = reachable_situations(
                 ModelSettings(kafka=kafka, scope=SCOPE),
                 limits=Limits(memory=half_of_free_memory(), seconds=_SECONDS),
                 jobs=1,
                 watch=lambda _: None,
             )
+            self.progress(f"{len(self._searched[kafka].depths)} situations of {kafka} found")
         return self._searched[kafka]
 
     def runs(
@@ -68,7 +69,9 @@ class Steering:
                 counterexample = self.reachable(kafka).counterexample(number)
                 schedule = compile_for(counterexample, kafka)
             except HighwaterError:
-                continue  # brokers cannot follow the path; another path may lead there
+                # Brokers cannot follow this path. Or it has a round whose result depends on the
+                # order in which its brokers run, and the model has only the order of their numbers.
+                continue
             self.paths.mkdir(parents=True, exist_ok=True)
             (self.paths / f"{name}-{kafka}.json").write_bytes(counterexample.to_json())
             yield PlannedRun(

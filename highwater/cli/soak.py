@@ -75,7 +75,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         bool,
         Option(
             "--steer",
-            help="Lead every second group of runs to situations of the model that no run had.",
+            help="Lead every second group of runs to situations in which no run was observed.",
         ),
     ] = False,
     name: Annotated[

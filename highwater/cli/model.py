@@ -208,11 +208,11 @@ def coverage(  # noqa: PLR0913 - a command's options are its arguments
     out: Annotated[
         Path | None,
         Option(
-            help="Folder for a path to each, which highwater model replay plays.",
+            help="Folder for a path to each situation. highwater model replay plays it.",
             show_default=False,
         ),
     ] = None,
-    most: Annotated[int, Option("--paths", min=1, help="With --out: paths at most.")] = 20,
+    most: Annotated[int, Option("--paths", min=1, help="With --out: the most paths to write.")] = 20,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:

@@ -124,7 +124,8 @@ _COMMANDS_INTRO: Final = (
     "The exit code is 0 if Kafka kept its promises, 1 if it broke one, 2 for wrong usage, 3 if the"
     " verdict is unknown, 4 if Highwater failed, 130 after Ctrl-C, and 141 if the reader of the"
     " output has ended.\n\n"
-    "Each option is described once, with its default and range in brackets. Many commands have these:\n"
+    "Each option is described once, with its default and range in brackets. Many commands have"
+    " these:\n"
 )
 _VERSIONS_INTRO: Final = (
     "These are the releases that Highwater can test, and their differences. `highwater"

@@ -55,8 +55,7 @@ _KINDS: Final = (" duplicate", " nonmonotonic-send")
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
 This page compares client libraries. In the first tables each library produces one record with each
-setting, and reads one record (`python -m tools.client_trials`). The tables also have settings that
-`highwater run --client` refuses ([workload.md](workload.md)).
+setting, and reads one record (`python -m tools.client_trials`).
 
 ✓ means that the client reported success and the record is in the log. Other cells have the
 client's error. *Ignored*: Java's clients before 0.11 ignore the setting.
@@ -64,9 +63,9 @@ client's error. *Ignored*: Java's clients before 0.11 ignore the setting.
 _FAULTS: Final = """\
 These tables have acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`).
 The faults are lost answers, killed brokers, late requests and moved leaders. In the last column
-they are lost answers, killed brokers and moved transaction coordinators. A `duplicate` is a record
-that is in the log twice. A `nonmonotonic-send` is a record in another order than it was sent.
-Kafka does not prevent these for plain producers. *Hung* is a commit that never ended.
+they are lost answers, killed brokers and moved transaction coordinators. [checkers.md](checkers.md)
+explains `duplicate` and `nonmonotonic-send`, which Kafka does not prevent for plain producers.
+*Hung* is a commit that never ended.
 """
 _REFUSED: Final = """\
 In these runs Highwater's proxy refuses a request of a transaction on 4.4.0, before or after the
@@ -98,8 +97,7 @@ _COMMITS: Final = """\
 In these runs a transaction has a record that was written, and a record that was not: the broker
 refused it (`max.message.bytes`), or was down until it expired. Then the program commits, and does
 not check the futures. An error is correct. ✓ means that the client sent the record again.
-*Committed without it* means that the commit was [acknowledged without the
-record](findings/partial-commit.md).
+*Committed without it* is [a finding](findings/partial-commit.md).
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\

@@ -42,22 +42,19 @@ DOCS: Final = Path(__file__).parent.parent / "docs"
 _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "This page lists all faults and stories. `highwater run --nemesis kill,pause` injects random"
-    " faults, which `--seed` decides. `--story NAME` runs a fixed schedule."
-    " [schedules.md](schedules.md) describes how to write, replay and shrink a schedule, and"
-    " [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    "`highwater run --nemesis kill,pause` injects random faults, which `--seed` decides."
+    " `--story NAME` runs a fixed schedule. You can also [write a schedule](schedules.md), or"
+    " [add a fault](adding-a-fault.md).\n\n"
     "- In `kill@leader=3,power-failure@all` the fault `kill` targets the leader, and is selected"
     " three times as often as the other. Without `@` a random broker of a partition is the target."
     " A fault is skipped if its target already has a fault.\n"
     "- Every replica must be in sync before the first fault, and at the end of the run. If no fault"
     " was injected, the verdict is `unknown`.\n"
-    "- `--trace-flushes` runs local brokers under strace, which records flushes. The fault"
-    " [`torn-files`](findings/torn-files.md) needs it. `--log-dirs 2` gives each local broker two"
-    " log directories, for the fault `log-dir-failure`.\n"
+    "- The fault [`torn-files`](findings/torn-files.md) needs `--trace-flushes`, and"
+    " `log-dir-failure` needs `--log-dirs 2`.\n"
     "- `--to 0.11.0.3,2.8.2` names releases for the fault `upgrade`. For each release, every broker"
     " is restarted with the new jars, then with the new protocol, then with the new message format."
-    " A story runs after the upgrade. `--protocol` and `--format` set the last protocol and message"
-    " format. ZooKeeper is not upgraded.\n"
+    " A story runs after the upgrade. ZooKeeper is not upgraded.\n"
     f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) first the controllers get the new jars, then the"
     " brokers. Then metadata.version and other features are raised, without a restart;"
     " `--protocol 3.9` keeps those of 3.9.\n"
@@ -70,8 +67,7 @@ _FAULTS_INTRO: Final = (
 _TARGETS_NOTE: Final = "A broker's id may also be a target: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102"
-    " (data: `coordination/controller-100/` or `coordination/zookeeper-100/`)."
-    " Targets of their faults are these ids (`controller-kill@101`) and"
+    ". Targets of their faults are these ids (`controller-kill@101`) and"
     f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}. If no node leads, `leader` is any"
     " node. Only one such fault is active at a time.\n\n"
     "After `controller-disk-loss` a KRaft controller has its old id, but has forgotten records that"
@@ -111,8 +107,7 @@ _STORIES_NOTE: Final = (
 _CHECKERS_INTRO: Final = (
     "This page lists all anomalies, grouped by the promise that they break. Each sentence states"
     " the guarantee that holds if a run does not have the anomaly. Anomalies in clients' histories"
-    " have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/` name"
-    " differences. [adding-a-checker.md](adding-a-checker.md) describes how to add a checker.\n"
+    " have the names of Jepsen's Kafka workload. You can [add a checker](adding-a-checker.md).\n"
 )
 _PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
 """A promise that says in plain words what its kind's guarantee says, with its source."""
@@ -129,14 +124,13 @@ _COMMANDS_INTRO: Final = (
     "The exit code is 0 if Kafka kept its promises, 1 if it broke one, 2 for wrong usage, 3 if the"
     " verdict is unknown, 4 if Highwater failed, 130 after Ctrl-C, and 141 if the reader of the"
     " output has ended.\n\n"
-    "Each option is described once. Its default and its range are in brackets; `--help` shows its"
-    " type. Many commands have these options:\n"
+    "Each option is described once, with its default and range in brackets. Many commands have"
+    " these:\n"
 )
 _VERSIONS_INTRO: Final = (
-    "This page lists the releases that Highwater can test, and their differences. `highwater"
-    " versions --json` prints all fields. Releases marked `local` do not run in containers, because"
-    " they lack `inter.broker.listener.name`. [adding-a-version.md](adding-a-version.md) describes"
-    " how to add a release.\n"
+    "These are the releases that Highwater can test, and their differences. `highwater"
+    " versions --json` prints all fields. Releases marked `local` do not run in containers."
+    " You can [add a release](adding-a-version.md).\n"
 )
 
 

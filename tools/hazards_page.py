@@ -39,9 +39,9 @@ _SHORTER: Final = (
 _INTRO: Final = f"""\
 A hazard is a way in which Kafka loses or forks acknowledged records, or keeps records wrongly.
 This page first lists the hazards of {dotted(NEWEST)}, then those that were fixed. In brackets are
-the finder and the year; a year alone is that of Kafka's issue. `highwater hazards show ID` also
-prints the schedule, the costs of the fix, and the classes of Kafka's source. [`highwater
-advise`](advise.md) checks a cluster, and [`highwater hazards --to`](upgrade.md) checks an upgrade.
+the finder and the year; a year alone is that of Kafka's issue. `highwater hazards show ID` prints
+more. [`highwater advise`](advise.md) checks a cluster, and [`highwater hazards --to`](upgrade.md)
+an upgrade.
 
 - **Conditions**: all of them must hold, with at least two replicas. A range ends before its second
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.

@@ -10,7 +10,7 @@ PAIRS: Final = Path(__file__).parent.parent / "docs" / "program-pairs"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\n"
 _INTRO: Final = """\
-These libraries and frameworks lost records by their own bugs. [`highwater app`](apps.md) ran the
+These libraries lost records by their own bugs. [`highwater app`](apps.md) ran the
 same [program](examples/frameworks/README.md), faults and seeds with a release that has the bug and
 with one that has not, on Kafka 4.4.0. *(D)* marks bugs that the default faults also find within 60
 s.

@@ -224,6 +224,11 @@ _ENTRIES = (
         ),
     ),
     Release(
+        name="3.7.0",
+        extra_jars=_RELOAD4J,
+        note="The only release whose brokers die of an empty partition.metadata (KAFKA-16814).",
+    ),
+    Release(
         name="3.7.2",
         extra_jars=_RELOAD4J,
         note="The first line whose KRaft controllers answer DescribeCluster (KIP-919).",
@@ -274,6 +279,12 @@ _ENTRIES = (
             "Eligible leader replicas (KIP-966) are on in new clusters: an ISR may become empty. "
             "KAFKA-19522 is fixed since 4.1.0."
         ),
+    ),
+    Release(
+        name="4.2.0",
+        extra_jars=_LOG4J_2,
+        logging=2,
+        note="Like 4.1. Has KAFKA-20254, of groups of Kafka Streams.",
     ),
     Release(
         name="4.2.1",

@@ -7,7 +7,7 @@ cannot do this, the catalogue of hazards names the releases with the hazard.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -136,6 +136,8 @@ class StoryNeeds:
         expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
+        share: how many members of the run's share group the story starts.
+        brokers: broker settings besides those of all stories.
         clocks: whether each broker has a clock of its own.
         before: what happens to the cluster before the run's topic is created.
     """
@@ -152,6 +154,8 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    share: int = 0
+    brokers: Mapping[str, str] = field(default_factory=dict)
     clocks: bool = False
     before: Callable[[Plan, Cluster, Probe], None] | None = None
 
@@ -314,11 +318,13 @@ class Story:
                 transactions=self.needs.transactions,
                 record_bytes=self.needs.record_bytes,
                 joined=self.needs.joined,
+                share=self.needs.share,
             ),
             broker_config={
                 **BROKER_CONFIG,
                 **(EXPIRY if self.needs.expiry else {}),
                 **(widen(_PROMPT_S) if self.needs.group else {}),
+                **self.needs.brokers,
             },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",

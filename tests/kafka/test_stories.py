@@ -95,6 +95,7 @@ AT_NIGHT = {
         Cell("earliest-partition"),
         Cell("added-partition-share"),
         Cell("earliest-share"),
+        Cell("share-step-back"),
         Cell("old-timestamp"),
         Cell("append-time"),
         Cell("bounded-timestamp"),

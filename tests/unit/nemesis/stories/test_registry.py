@@ -99,6 +99,10 @@ ENDINGS: dict[str, Ending] = {
         if (1, 0, 2) <= kafka.number < (3, 9, 1)
         else NOTHING
     ),
+    # Up to 4.3 the share coordinator takes the start offset of the write that comes last.
+    "share-step-back": lambda kafka, *_: (
+        found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
+    ),
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
@@ -110,6 +114,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
     "busy-coordinator": (0, 11),
+    "share-step-back": (4, 1),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     "recreated-consumer": (4,),

@@ -7,7 +7,7 @@ cannot do this, the catalogue of hazards names the releases with the hazard.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -42,8 +42,11 @@ FETCH_WAIT_S: Final = 1.5
 """The time for which the leader delays its response to an idle follower's fetch, and so the length
 of the HW-lag window."""
 
-_PROMPT_S: Final = 0.1
-"""The same for stories about groups: what a coordinator writes is soon on its followers."""
+_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {**widen(0.1), "offsets.topic.compression.codec": "1"}  # gzip
+)
+"""More broker settings, for stories about groups: what a coordinator writes is compressed, and is
+soon on its followers."""
 
 CHECKPOINT_S: Final = 0.7
 """Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
@@ -135,9 +138,8 @@ class StoryNeeds:
         added: how many partitions the story adds to ``partitions``.
         expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
-        group: whether transactions of the story commit a group's offsets.
+        group: whether the story is about what a coordinator of groups writes.
         share: how many members of the run's share group the story starts.
-        brokers: broker settings besides those of all stories.
         clocks: whether each broker has a clock of its own.
         before: what happens to the cluster before the run's topic is created.
     """
@@ -155,7 +157,6 @@ class StoryNeeds:
     joined: int = 0
     group: bool = False
     share: int = 0
-    brokers: Mapping[str, str] = field(default_factory=dict)
     clocks: bool = False
     before: Callable[[Plan, Cluster, Probe], None] | None = None
 
@@ -323,8 +324,7 @@ class Story:
             broker_config={
                 **BROKER_CONFIG,
                 **(EXPIRY if self.needs.expiry else {}),
-                **(widen(_PROMPT_S) if self.needs.group else {}),
-                **self.needs.brokers,
+                **(_GROUPS if self.needs.group else {}),
             },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",

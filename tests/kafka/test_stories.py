@@ -96,6 +96,7 @@ AT_NIGHT = {
         Cell("added-partition-share"),
         Cell("earliest-share"),
         Cell("share-step-back"),
+        Cell("downgraded-group"),
         Cell("old-timestamp"),
         Cell("append-time"),
         Cell("bounded-timestamp"),

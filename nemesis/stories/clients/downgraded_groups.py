@@ -26,7 +26,6 @@ _OFFSETS: Final = COORDINATOR_TOPICS[1]
 _BATCH: Final = {"max.message.bytes": "800"}
 """Less than the records of the change, and more than these are when they are compressed."""
 
-_GZIP: Final = {"offsets.topic.compression.codec": "1"}
 _COMPRESSED_SINCE: Final = (4, 1)
 _LIMIT_S: Final = 40.0
 
@@ -43,7 +42,7 @@ def _compressed(release: Release) -> str:
         hazard=FORGOTTEN,
         ending=Prediction(others=frozenset({("coordinator-contradiction", "")})),
     ),
-    needs=StoryNeeds(joined=3, partitions=2, brokers=_GZIP),
+    needs=StoryNeeds(joined=3, partitions=2, group=True),
     outcome="Up to 4.3 no coordinator can load the group's log any more.",
     min_isr_most=3,
     why_not=_compressed,

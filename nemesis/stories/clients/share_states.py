@@ -14,8 +14,11 @@ greater start offset counts.
 from concurrent.futures import Future
 from typing import Final
 
+from confluent_kafka import KafkaException
+
+from highwater.harness.base.waiting import NotYetError
 from highwater.harness.releases.catalogue import Release
-from highwater.harness.releases.group_protocols import SHARE_SINCE
+from highwater.harness.releases.group_protocols import SHARE_BY_DEFAULT
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError, SharingMember
 from highwater.nemesis.stories.helpers import await_leads, missed_if_late, move_leader
@@ -24,7 +27,7 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 STEP_BACK: Final = "share-step-back"
 """The id of the hazard in the catalogue."""
 
-_STATES: Final = COORDINATOR_TOPICS[2]
+_, _GROUPS, _STATES = COORDINATOR_TOPICS
 _LOCK: Final = {"share.record.lock.duration.ms": "60000"}
 """A record is locked for longer than a coordinator is away."""
 
@@ -33,7 +36,9 @@ _ANSWERS_S: Final = 40.0
 
 
 def _share_groups(release: Release) -> str:
-    return "" if release.number >= SHARE_SINCE else "its brokers have no share groups (KIP-932)"
+    if release.number >= SHARE_BY_DEFAULT:
+        return ""
+    return "share groups are there by default from 4.2 on (KIP-932)"
 
 
 @story(
@@ -56,16 +61,15 @@ def share_step_back(context: ScheduleContext) -> None:
     _receive(context, low, *first)
     last = context.send("m2", leader=a)
     _receive(context, high, last)
-    _move_states(context, c)
-    late = _accept_late(context, low, high, first, last)
-    context.until(late.done, bool, what="the leader to repeat its write", limit_s=_ANSWERS_S)
-    late.result()
+    _move(context, _GROUPS, a)
+    _move(context, _STATES, c)
+    _answered(_accept_late(context, low, high, first, last))
     context.note("m2 is accepted, too", step=1)
     low.leave()
     move_leader(context, b)
     await_leads(context, b)
     received = _receive(context, high, context.send("m3", leader=b))
-    again = "nothing else" if len(received) == 1 else f"offsets {sorted(received)[:-1]} again"
+    again = f"offsets {received[:-1]} again" if len(received) > 1 else "nothing else"
     context.note(f"broker {b} leads {context.topic}-0; a member receives m3, and {again}", b)
 
 
@@ -88,7 +92,7 @@ def _accept_late(
     )
     context.note(f"broker {state.leader} coordinates share groups", state.leader)
     for offset in first:
-        low.accept(offset).result(_ANSWERS_S)
+        _answered(low.accept(offset))
     context.note("m0 and m1 are accepted")
     if late.done():
         raise ScheduleNotFollowedError(f"broker {frozen} was not asked before it was frozen")
@@ -96,26 +100,42 @@ def _accept_late(
     return late
 
 
-def _move_states(context: ScheduleContext, broker: int) -> None:
-    """Make a broker the coordinator of share groups that does not lead the tested partition."""
+def _answered(accepted: Future[None]) -> None:
+    try:
+        accepted.result(_ANSWERS_S)
+    except (TimeoutError, KafkaException) as error:
+        raise ScheduleNotFollowedError(f"a record was not accepted: {error!r}") from error
+
+
+def _move(context: ScheduleContext, topic: str, broker: int) -> None:
+    """Make a broker the coordinator of groups, or of share groups' states."""
     with missed_if_late():
-        context.cluster.move_leader(_STATES, 0, broker)
-    context.until(
-        lambda: context.probe.leads(broker, _STATES, 0),
-        bool,
-        what=f"broker {broker} to know that it coordinates share groups",
-    )
-    context.note(f"broker {broker} coordinates share groups", broker)
+        context.cluster.move_leader(topic, 0, broker)
+
+    def look() -> None:
+        if not context.probe.leads(broker, topic, 0):
+            raise NotYetError("the opposite")
+
+    what = f"broker {broker} to know that it leads {topic}-0"
+    context.until(look, what=what, limit_s=_ANSWERS_S)
+    context.note(f"broker {broker} leads {topic}-0", broker)
 
 
-def _receive(context: ScheduleContext, member: SharingMember, *offsets: int) -> set[int]:
-    """Poll until a member has received these records; return all that it has received."""
+def _receive(context: ScheduleContext, member: SharingMember, *offsets: int) -> list[int]:
+    """Poll until a member has received these records; return all that it has received.
+
+    It accepts records before them: a member polls again only when all records are acknowledged.
+    """
     received: set[int] = set()
 
     def look() -> set[int]:
-        received.update(member.poll())
+        fresh = member.poll()
+        received.update(fresh)
+        for offset in fresh:
+            if offset < min(offsets):
+                _answered(member.accept(offset))
         return received
 
     what = f"a member to receive offsets {', '.join(map(str, offsets))}"
     context.until(look, lambda seen: seen >= set(offsets), what=what, limit_s=_JOINS_S)
-    return received
+    return sorted(received)

@@ -103,6 +103,10 @@ ENDINGS: dict[str, Ending] = {
     "share-step-back": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
     ),
+    # From 4.1.1 to 4.3 a coordinator forgets that a group is classic again.
+    "downgraded-group": lambda kafka, *_: (
+        found(("coordinator-contradiction", "")) if kafka.number < (4, 4) else NOTHING
+    ),
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
@@ -114,7 +118,8 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
     "busy-coordinator": (0, 11),
-    "share-step-back": (4, 1),
+    "share-step-back": (4, 2),
+    "downgraded-group": (4, 1),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     "recreated-consumer": (4,),

@@ -97,6 +97,7 @@ class SteeredShareMember:
         self._thread = ThreadPoolExecutor(1)
         self._session = self._thread.submit(session)
         self._warn = warn
+        self._left = False
         self._records: dict[int, SharedRecord] = {}
 
     def poll(self) -> tuple[int, ...]:
@@ -108,7 +109,10 @@ class SteeredShareMember:
         return self._thread.submit(self._accept, offset)
 
     def leave(self) -> None:
-        """Leave the group; the brokers may give the unacknowledged records to other members."""
+        """Leave the group, if the member is still in it; others may get its unanswered records."""
+        if self._left:
+            return
+        self._left = True
         self._thread.submit(lambda: self._session.result().end(crashed=False)).result()
         self._thread.shutdown()
 

@@ -43,8 +43,11 @@ FETCH_WAIT_S: Final = 1.5
 """The time for which the leader delays its response to an idle follower's fetch, and so the length
 of the HW-lag window."""
 
-_PROMPT_S: Final = 0.1
-"""The same for stories about groups: what a coordinator writes is soon on its followers."""
+_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
+    {**widen(0.1), "offsets.topic.compression.codec": "1"}  # gzip
+)
+"""More broker settings, for stories about groups: what a coordinator writes is compressed, and is
+soon on its followers."""
 
 CHECKPOINT_S: Final = 0.7
 """Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
@@ -140,7 +143,8 @@ class StoryNeeds:
         added: how many partitions the story adds to ``partitions``.
         expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
-        group: whether transactions of the story commit a group's offsets.
+        group: whether the story is about what a coordinator of groups writes.
+        share: how many members of the run's share group the story starts.
         clocks: whether each broker has a clock of its own.
         keys: how many keys the records have, on a compacted topic; 0: none.
         before: what happens to the cluster before the run's topic is created.
@@ -158,6 +162,7 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    share: int = 0
     clocks: bool = False
     keys: int = 0
     before: Callable[[Plan, Cluster, Probe], None] | None = None
@@ -322,11 +327,12 @@ class Story:
                 record_bytes=self.needs.record_bytes,
                 joined=self.needs.joined,
                 keys=self.needs.keys,
+                share=self.needs.share,
             ),
             broker_config={
                 **BROKER_CONFIG,
                 **(EXPIRY if self.needs.expiry else {}),
-                **(widen(_PROMPT_S) if self.needs.group else {}),
+                **(_GROUPS if self.needs.group else {}),
             },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",

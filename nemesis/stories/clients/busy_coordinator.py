@@ -8,7 +8,8 @@ next transaction and add offsets to it first; then the end of the first transact
 offsets from memory, so the commit of the second has no effect in memory. The log has the offsets.
 
 The thread also removes expired offsets, and loads partitions of ``__consumer_offsets``. Here it is
-busy with thousands of groups whose offsets expire at once.
+busy with thousands of groups whose offsets expire at once, and with ``flush.messages`` it waits for
+the disk at each of them.
 """
 
 import time
@@ -36,10 +37,10 @@ _HASTY: Final = {"retry.backoff.ms": 50}
 """The coordinator refuses a new transaction while the last one ends. The client sends the request
 again after this time."""
 
-_GROUPS: Final = 12_000
-_EXPIRES_S: Final = 20 * CLEANUP_S
-"""The offsets of all these groups expire after this many seconds, which is enough time to commit
-them."""
+_FLUSH: Final = "flush.messages"
+_GROUPS: Final = 4_000
+_EXPIRES_S: Final = 15 * CLEANUP_S
+"""Seconds until the offsets of all these groups expire: enough to commit them all."""
 
 _AFTER_S: Final = 0.15 * CLEANUP_S
 """The offsets expire this long after the coordinator's check. So the coordinator removes all of
@@ -86,6 +87,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
     _commit_expiring(context, coordinator, 1, time.time())
     await_removal(before + 1)
     _commit_expiring(context, coordinator, _GROUPS, time.time() + _EXPIRES_S + _AFTER_S)
+    context.cluster.configure(OFFSETS, {_FLUSH: "1"})
     writer.begin()
     writer.send_positions({0: 0}, member)
     context.note(f"a transaction has offset 0 for {context.plan.group}")
@@ -97,6 +99,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
     writer.send_positions({0: end}, member)
     at_next = _GROUPS - (appended() - before)
     _end(writer.commit)
+    context.cluster.configure(OFFSETS, {_FLUSH: None})
     context.note(
         f"of {_GROUPS:,} groups the coordinator still had {at_abort:,} to remove when it had"
         f" aborted that transaction, and {at_next:,} when the next one had offset {end}; that one"
@@ -104,6 +107,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
         coordinator,
         step=1,
     )
+    await_removal(before + _GROUPS)
 
 
 def _end(call: Callable[[], str]) -> None:

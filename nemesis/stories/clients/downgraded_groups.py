@@ -23,7 +23,7 @@ FORGOTTEN: Final = "KAFKA-20845"
 """The id of ``downgraded-group``'s hazard in the catalogue."""
 
 _OFFSETS: Final = COORDINATOR_TOPICS[1]
-_BATCH: Final = {"max.message.bytes": "800"}
+_BATCH: Final = {"max.message.bytes": "500"}
 """Less than the records of the change, and more than these are when they are compressed."""
 
 _COMPRESSED_SINCE: Final = (4, 1)
@@ -49,6 +49,7 @@ def _compressed(release: Release) -> str:
 )
 def downgraded_group(context: ScheduleContext) -> None:
     """Let the only member of the brokers' protocol leave a group, and another one join."""
+    context.send("m0", leader=context.replicas[0])
     group = context.plan.group
     old = GroupMembership(group=group, reset="earliest")
     new = GroupMembership(group=group, reset="earliest", protocol=CONSUMER)

@@ -18,31 +18,39 @@ from highwater.checkers.groups.events import GroupFinding
 from highwater.checkers.groups.offsets_topic import TOPIC
 
 CLASSIC: Final = 2
+CONSUMER: Final = 3
 MEMBER: Final = 5
-"""Key versions: ``GroupMetadata`` and ``ConsumerGroupMemberMetadata``."""
+"""Key versions: ``GroupMetadata``, ``ConsumerGroupMetadata`` and ``ConsumerGroupMemberMetadata``."""
+
+DOWNGRADED: Final = "the group of KIP-848 becomes a classic one"
+_CLASSIC: Final = "the group is a classic one"
 
 _KEY: Final = Schema(("group", String()))
 
 
 def wrong_groups(log: Sequence[Row]) -> Iterator[GroupFinding]:
     """Yield the first record of each group that no coordinator can load, in a whole log."""
-    classic: dict[str, int] = {}
+    classic: dict[str, tuple[int, str]] = {}
+    removed: dict[str, int] = {}
     wrong: dict[str, GroupFinding] = {}
     for row in log:
         version, group = _group(row)
         if version == CLASSIC and row["value"]:
-            classic[group] = row["offset"]
+            downgraded = removed.get(group) == row["offset"] - 1
+            classic[group] = row["offset"], DOWNGRADED if downgraded else _CLASSIC
+        elif version == CONSUMER and not row["value"]:
+            removed[group] = row["offset"]
         elif version == CLASSIC:
             classic.pop(group, None)
         elif version == MEMBER and row["value"] and group in classic and group not in wrong:
-            begun, at = classic[group], row["offset"]
+            (begun, says), at = classic[group], row["offset"]
             wrong[group] = GroupFinding(
                 kind=COORDINATOR_CONTRADICTION,
                 group=group,
                 partition=0,
                 says=f"No coordinator can load {TOPIC}: offset {begun} makes {group} a classic"
                 f" group, and offset {at} is a member of the brokers' protocol.",
-                records=((begun, None, "a classic group"), (at, None, "a member of KIP-848")),
+                records=((begun, None, says), (at, None, "a member of KIP-848 is in it")),
             )
     yield from wrong.values()
 
@@ -52,7 +60,7 @@ def _group(row: Row) -> tuple[int, str]:
     key = BytesIO(row["key"] or b"")
     try:
         version = Int16.decode(key)
-        if version not in {CLASSIC, MEMBER}:
+        if version not in {CLASSIC, CONSUMER, MEMBER}:
             return -1, ""
         return version, str(_KEY.decode(key)[0])
     except ValueError:

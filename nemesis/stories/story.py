@@ -23,6 +23,7 @@ from highwater.harness.releases.client_choice import (
     LIBRDKAFKA,
     read_client,
 )
+from highwater.harness.releases.cluster_facts import GROUPS_CODEC
 from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
 from highwater.harness.runs.derived_settings import CLEANER, COMPACTED
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
@@ -43,11 +44,8 @@ FETCH_WAIT_S: Final = 1.5
 """The time for which the leader delays its response to an idle follower's fetch, and so the length
 of the HW-lag window."""
 
-_GROUPS: Final[Mapping[str, str]] = MappingProxyType(
-    {**widen(0.1), "offsets.topic.compression.codec": "1"}  # gzip
-)
-"""More broker settings, for stories about groups: what a coordinator writes is compressed, and is
-soon on its followers."""
+_PROMPT_S: Final = 0.1
+"""The same for stories about groups: what a coordinator writes is soon on its followers."""
 
 CHECKPOINT_S: Final = 0.7
 """Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
@@ -136,6 +134,7 @@ class StoryNeeds:
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
         one_controller: whether the cluster must have a single controller.
+        spoils: whether no later run can use the cluster.
         partitions: how many partitions the topic must have at first.
         tiered: whether brokers have a remote tier.
         record_bytes: the size of the story's records.
@@ -144,6 +143,7 @@ class StoryNeeds:
         expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
         group: whether the story is about what a coordinator of groups writes.
+        compressed: whether that coordinator compresses it.
         share: how many members of the run's share group the story starts.
         clocks: whether each broker has a clock of its own.
         keys: how many keys the records have, on a compacted topic; 0: none.
@@ -154,6 +154,7 @@ class StoryNeeds:
     transactions: bool = False
     idempotent: bool = False
     one_controller: bool = False
+    spoils: bool = False
     partitions: int = 1
     tiered: bool = False
     record_bytes: int = 64
@@ -162,6 +163,7 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    compressed: bool = False
     share: int = 0
     clocks: bool = False
     keys: int = 0
@@ -332,7 +334,8 @@ class Story:
             broker_config={
                 **BROKER_CONFIG,
                 **(EXPIRY if self.needs.expiry else {}),
-                **(_GROUPS if self.needs.group else {}),
+                **(widen(_PROMPT_S) if self.needs.group else {}),
+                **({GROUPS_CODEC: "1"} if self.needs.compressed else {}),  # gzip
             },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",

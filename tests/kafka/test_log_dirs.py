@@ -73,7 +73,7 @@ def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("kafka", "left"), [("3.7.0", 0), ("3.7.2", 1)])
+@pytest.mark.parametrize(("kafka", "left"), [("3.7.0", 0), ("3.9.2", 1)])
 def test_the_last_in_sync_replica_begins_anew_in_another_directory(
     tmp_path: Path, kafka: str, left: int
 ) -> None:

@@ -2,10 +2,11 @@
 
 A group with a classic member and one of the brokers' protocol (KIP-848) becomes classic when the
 second one leaves. The coordinator changes its memory itself, and then appends the records. From
-4.1.1 to 4.3, if without compression these would be larger than a batch, it first flushes the batch
-that it has just opened. That batch is empty, which counts as an error, so it takes back the change
-in memory (KAFKA-20845, ``CoordinatorRuntime.append``). The records are written all the same. The
-next member is added to a group that is classic by the log, and no coordinator can load this log.
+4.1.1 to 4.3, and in 4.0.2, if without compression these would be larger than a batch, it first
+flushes the batch that it has just opened. That batch is empty, which counts as an error, so the
+coordinator reverts the change in memory (KAFKA-20845, ``CoordinatorRuntime.append``). It writes the
+records all the same. The next member is added to a group that is classic in the log, and no
+coordinator can load this log.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ _OFFSETS: Final = COORDINATOR_TOPICS[1]
 _BATCH: Final = {"max.message.bytes": "500"}
 """Less than the records of the change, and more than these are when they are compressed."""
 
-_COMPRESSED_SINCE: Final = (4, 1)
+_COMPRESSED_SINCE: Final = (4, 0, 2)
 _LIMIT_S: Final = 40.0
 
 
@@ -42,7 +43,7 @@ def _compressed(release: Release) -> str:
         hazard=FORGOTTEN,
         ending=Prediction(others=frozenset({("coordinator-contradiction", "")})),
     ),
-    needs=StoryNeeds(joined=3, partitions=2, group=True),
+    needs=StoryNeeds(joined=3, partitions=2, group=True, compressed=True, spoils=True),
     outcome="Up to 4.3 no coordinator can load the group's log any more.",
     min_isr_most=3,
     why_not=_compressed,

@@ -114,7 +114,7 @@ ENDINGS: dict[str, Ending] = {
     "share-step-back": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
     ),
-    # From 4.1.1 to 4.3 a coordinator forgets that a group is classic again.
+    # In 4.0.2, and from 4.1.1 to 4.3, a coordinator forgets that a group is classic again.
     "downgraded-group": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if kafka.number < (4, 4) else NOTHING
     ),
@@ -135,7 +135,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
     "busy-coordinator": (0, 11),
     "share-step-back": (4, 2),
-    "downgraded-group": (4, 1),
+    "downgraded-group": (4, 0, 2),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     "recreated-consumer": (4,),

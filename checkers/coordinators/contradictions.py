@@ -85,8 +85,8 @@ def _of_run(case: RunFiles, facts: PartitionFacts | None) -> Iterator[GroupFindi
     if offsets := _offsets(case):
         yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic)
     if workload.members and (logs := _replicas(case, OFFSETS)):
-        members = {row["group"] for row in case.rows(GROUPS_TABLE)}
-        yield from (finding for finding in wrong_groups(_whole(logs)) if finding.group in members)
+        groups = {row["group"] for row in case.rows(GROUPS_TABLE)}
+        yield from (finding for finding in wrong_groups(_whole(logs)) if finding.group in groups)
     if workload.transactions and (logs := _replicas(case, TRANSACTIONS)):
         answers = _answers(case, TRANSACTIONS)
         yield from wrong_transactions(answers, logs, _whole(logs), topic, facts)

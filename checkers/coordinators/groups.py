@@ -20,7 +20,7 @@ from highwater.checkers.groups.offsets_topic import TOPIC
 CLASSIC: Final = 2
 CONSUMER: Final = 3
 MEMBER: Final = 5
-"""Key versions: ``GroupMetadata``, ``ConsumerGroupMetadata`` and ``ConsumerGroupMemberMetadata``."""
+"""Versions of keys: ``GroupMetadata``, ``ConsumerGroupMetadata``, ``…MemberMetadata``."""
 
 DOWNGRADED: Final = "the group of KIP-848 becomes a classic one"
 _CLASSIC: Final = "the group is a classic one"

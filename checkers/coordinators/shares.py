@@ -185,13 +185,13 @@ def wrong_shares(
     for (place, offset), row in sorted(answered.items()):
         if not log.final(place, offset):
             says = f"{row['process']} acknowledged ({row['event']}) offset {offset}, with a"
-            proof = tuple(
+            back = tuple(
                 (record.at, None, why)
                 for record, why, reopened in log.wrong
                 if record.place == place and offset in reopened
             )
             says = f"{says} response; {TOPIC} has no such state."
-            yield _finding(place, says, offset, proof)
+            yield _finding(place, says, offset, back)
 
 
 def _finding(

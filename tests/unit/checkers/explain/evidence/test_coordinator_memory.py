@@ -132,7 +132,8 @@ def found(path: Path, run: Run) -> list[dict[str, Any]]:
     (path / "staged").mkdir()
     stage(case, path / "staged")
     table = coordinator_contradiction.find(cast("Any", SimpleNamespace(cases=(case,))))
-    return cast("pa.Table", table).to_pylist()
+    rows: list[dict[str, Any]] = cast("pa.Table", table).to_pylist()
+    return rows
 
 
 def only(path: Path, run: Run) -> dict[str, Any]:

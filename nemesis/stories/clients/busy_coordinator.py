@@ -38,8 +38,8 @@ _HASTY: Final = {"retry.backoff.ms": 50}
 again after this time."""
 
 _FLUSH: Final = "flush.messages"
-_GROUPS: Final = 4_000
-_EXPIRES_S: Final = 15 * CLEANUP_S
+_GROUPS: Final = 1_500
+_EXPIRES_S: Final = 20 * CLEANUP_S
 """Seconds until the offsets of all these groups expire: enough to commit them all."""
 
 _AFTER_S: Final = 0.15 * CLEANUP_S

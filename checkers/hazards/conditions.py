@@ -33,7 +33,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
-Comparison = Literal["=", "<", ">=", "has"]
+Comparison = Literal["=", "<", ">=", "has", "lists"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
@@ -285,7 +285,9 @@ class Setting(_Condition, frozen=True):
             )
         if not values:
             return ConditionAnswer(
-                holds=self.absent, why=f"{self.name} does not exist any more", fixed=True
+                holds=self.absent,
+                why=f"{self.name} is not set, or does not exist any more",
+                fixed=True,
             )
         return ConditionAnswer(holds="no", why=f"{self.name}={values[0][0]}", fixed=not self.guards)
 
@@ -603,6 +605,8 @@ def _compare(actual: str, comparison: Comparison, value: str) -> bool:
         return actual == value
     if comparison == "has":
         return value in actual.split(",")
+    if comparison == "lists":
+        return len(actual.split(",")) >= int(value)
     below = numbers(actual) < numbers(value)
     return below if comparison == "<" else not below
 

@@ -657,6 +657,24 @@ def test_a_late_copy_is_remembered_where_leaders_verify(
 
 
 @pytest.mark.parametrize(
+    ("kafka", "directories", "status"),
+    [
+        ("3.7.0", "/a,/b", "can lose"),
+        ("3.7.0", "/a", "guarded"),
+        ("3.7.0", None, "not affected"),
+        ("3.7.2", "/a,/b", "not affected"),
+    ],
+)
+def test_an_empty_replica_replaces_one_in_a_failed_directory(
+    kafka: str, directories: str | None, status: str
+) -> None:
+    facts = cluster(kafka)
+    settings = {} if directories is None else {"log.dirs": directories}
+    brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
+    assert of(replace(facts, brokers=brokers), "KAFKA-16234").status == status
+
+
+@pytest.mark.parametrize(
     ("library", "lose"),
     [
         ("aiokafka", {"partial-commit", "KAFKA-17754", "KAFKA-19446", "late-copy"}),

@@ -259,7 +259,8 @@ class Setting(_Condition, frozen=True):
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return f"`{self.name}` {self.comparison} {self.value}"
+        more = " or more" if self.comparison == "lists" else ""
+        return f"`{self.name}` {self.comparison} {self.value}{more}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -86,6 +87,19 @@ class ConsumingMember(GroupMember, Protocol):
         """Block in the next poll's processing for ever: its records do not count as read."""
 
 
+class SharingMember(Protocol):
+    """A member of a share group that polls and accepts only on demand."""
+
+    def poll(self) -> tuple[int, ...]:
+        """Return the offsets of the next poll's records in partition 0."""
+
+    def accept(self, offset: int) -> Future[None]:
+        """Accept a record; the result is there when the brokers have responded."""
+
+    def leave(self) -> None:
+        """Leave the group."""
+
+
 class GroupClients(Protocol):
     """Starts members of consumer groups. Each reads until it leaves or all faults are healed."""
 
@@ -101,6 +115,9 @@ class GroupClients(Protocol):
 
     def share(self, name: str, group: str) -> GroupMember:
         """Start a member of a share group (KIP-932)."""
+
+    def steered(self, name: str) -> SharingMember:
+        """Start a member of the run's share group; ``name`` is its process in the history."""
 
     def outside(self, group: str) -> object:
         """Return metadata with which a transaction commits offsets of a group without members."""

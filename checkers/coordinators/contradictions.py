@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.coordinator_logs import coordinator_copies, newest
 from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Row, whole
+from highwater.checkers.coordinators.groups import wrong_groups
 from highwater.checkers.coordinators.offsets import offset_answers, wrong_offsets
 from highwater.checkers.coordinators.shares import TOPIC as SHARES
 from highwater.checkers.coordinators.shares import wrong_shares
@@ -48,7 +49,7 @@ _PRODUCER: Final = ("run", "producer_id", "producer_epoch")
 
 def _unanswered(_tables: Tables, case: RunFiles) -> str:
     workload = case.plan.workload
-    has_log = case.plan.external is None and (workload.transactions or workload.share)
+    has_log = case.plan.external is None and (workload.transactions or workload.members)
     if case.lacks(GROUPS_TABLE) or has_log or _offsets(case):
         return ""
     return f"no coordinator's response was recorded together with the end of {OFFSETS}"
@@ -86,6 +87,9 @@ def _of_run(case: RunFiles, facts: PartitionFacts | None) -> Iterator[GroupFindi
     topic, workload = case.plan.topic.name, case.plan.workload
     if offsets := _offsets(case):
         yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic)
+    if workload.members and (logs := _replicas(case, OFFSETS)):
+        groups = {row["group"] for row in case.rows(GROUPS_TABLE)}
+        yield from (finding for finding in wrong_groups(_whole(logs)) if finding.group in groups)
     if workload.transactions and (logs := _replicas(case, TRANSACTIONS)):
         answers = _answers(case, TRANSACTIONS)
         yield from wrong_transactions(answers, logs, _whole(logs), topic, facts)

@@ -11,7 +11,7 @@ The rules are those of KIP-932, and of ``ShareCoordinatorShard`` of 4.1 to 4.4:
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
 from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
@@ -21,6 +21,9 @@ from highwater.harness.runs.history import OK
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 
 TOPIC: Final = COORDINATOR_TOPICS[2]
+STEPS_BACK: Final = "start offset"
+"""The beginning of the sentence about a start offset that is lower than before."""
+
 _FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
 _FINAL_STATES: Final = frozenset((2, 4))
 """The values of DeliveryState for acknowledged and archived records."""
@@ -31,12 +34,14 @@ class _Share:
     """The state of a partition of a share group.
 
     Attributes:
+        first: the start offset of the first record of this state epoch; -1 if it is not known.
         records: delivery count and DeliveryState of each offset. If an offset has two values, the
             greater value is used (``PersisterStateBatchCombiner``).
     """
 
     record: ShareRecord
     start: int
+    first: int
     leader_epoch: int
     records: dict[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -47,16 +52,28 @@ class _Share:
                 self.records[offset] = max(before, (deliveries, state))
 
 
+class WrongShare(NamedTuple):
+    """A record that Kafka's rules do not allow.
+
+    Attributes:
+        reopened: the offsets before which all records were final, and no longer are.
+    """
+
+    record: ShareRecord
+    why: str
+    reopened: range
+
+
 class SharesLog:
     """The states of share groups' partitions, replayed record by record from the coordinator's log.
 
     Attributes:
-        wrong: the records that break Kafka's rules, with the reasons.
+        wrong: the records that break rules of Kafka.
     """
 
     def __init__(self) -> None:
         self._shares: dict[Place, _Share] = {}
-        self.wrong: list[tuple[ShareRecord, str]] = []
+        self.wrong: list[WrongShare] = []
 
     def possible(self, place: Place) -> frozenset[int | None]:
         """Return the start offsets that a coordinator may return for a partition.
@@ -86,13 +103,15 @@ class SharesLog:
         elif record.removes:
             return []
         elif record.whole:
+            first = record.start
             if share is not None and same:
                 self._judge(share, record)
-            new = _Share(record, record.start, record.leader_epoch)
+                first = share.first if record.state_epoch == share.record.state_epoch else first
+            new = _Share(record, record.start, first, record.leader_epoch)
             new.merge(record.batches)
             self._shares[record.place] = new
         elif share is None or not same:
-            self.wrong.append((record, "it changes a state that does not exist"))
+            self.wrong.append(WrongShare(record, "it changes a state that does not exist", range(0)))
             return []
         else:
             self._judge(share, record)
@@ -100,7 +119,7 @@ class SharesLog:
         return [record]
 
     def _judge(self, share: _Share, record: ShareRecord) -> None:
-        before, why = share.record, ""
+        before, why, reopened = share.record, "", range(0)
         if record.whole and record.state_epoch < before.state_epoch:
             why = f"state epoch {record.state_epoch} follows {before.state_epoch}"
         elif not record.whole and record.snapshot_epoch != before.snapshot_epoch:
@@ -110,11 +129,14 @@ class SharesLog:
             )
         elif not record.whole or record.state_epoch == before.state_epoch:
             if 0 <= record.start < share.start:
-                why = f"start offset {record.start} follows {share.start}"
+                why = f"{STEPS_BACK} {record.start} follows {share.start}"
+                if record.start < share.first:
+                    why = f"the {why}, and is lower than the first, {share.first}"
+                reopened = range(record.start, share.start)
             elif 0 <= record.leader_epoch < share.leader_epoch:
                 why = f"leader epoch {record.leader_epoch} follows {share.leader_epoch}"
         if why:
-            self.wrong.append((record, why))
+            self.wrong.append(WrongShare(record, why, reopened))
 
 
 def _update(share: _Share, record: ShareRecord) -> None:
@@ -156,7 +178,7 @@ def wrong_shares(
         log.apply(row)
     members = list(members)
     groups = {row["group"] for row in members}
-    for record, why in log.wrong:
+    for record, why, _ in log.wrong:
         if record.place[0] in groups:
             proof = ((record.at, None, why),)
             yield _finding(
@@ -175,7 +197,12 @@ def wrong_shares(
                 f"{row['process']} acknowledged ({row['event']}) offset {offset} and got a"
                 f" response, but {TOPIC} does not have this state."
             )
-            yield _finding(place, says, offset)
+            back = tuple(
+                (record.at, None, why)
+                for record, why, reopened in log.wrong
+                if record.place == place and offset in reopened
+            )
+            yield _finding(place, says, offset, back)
 
 
 def _finding(

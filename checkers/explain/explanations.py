@@ -11,13 +11,13 @@ from highwater.checkers.catalogue import our_kinds
 from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS, Severity
 from highwater.checkers.explain.consistency import contradictions
 from highwater.checkers.explain.elections import wrong_elections
+from highwater.checkers.explain.evidence.coordinator_memory import contradiction
 from highwater.checkers.explain.evidence.evidence_links import Chain, Row, refuse
 from highwater.checkers.explain.evidence.forgotten_groups import forgotten
 from highwater.checkers.explain.evidence.group_beginnings import foreign, undelivered
 from highwater.checkers.explain.evidence.licences import Explainer, Explanation
 from highwater.checkers.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.explain.evidence.other_losses import OTHERWISE
-from highwater.checkers.explain.evidence.removed_groups import removed_group
 from highwater.checkers.explain.evidence.stale_values import stale
 from highwater.checkers.explain.evidence.successions import SUCCESSION
 from highwater.checkers.explain.evidence.unanswered_sends import UNANSWERED
@@ -68,7 +68,7 @@ _EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "corrupt": corrupt,
     "lost-decision": decided,
     "lost-commit": forgotten,
-    "coordinator-contradiction": removed_group,
+    "coordinator-contradiction": contradiction,
 }
 """The explanations by kind of anomaly."""
 

@@ -34,7 +34,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
-Comparison = Literal["=", "<", ">=", "has"]
+Comparison = Literal["=", "<", ">=", "has", "lists"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
@@ -260,7 +260,8 @@ class Setting(_Condition, frozen=True):
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return f"`{self.name}` {self.comparison} {self.value}"
+        more = " or more" if self.comparison == "lists" else ""
+        return f"`{self.name}` {self.comparison} {self.value}{more}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
@@ -286,7 +287,9 @@ class Setting(_Condition, frozen=True):
             )
         if not values:
             return ConditionAnswer(
-                holds=self.absent, why=f"{self.name} no longer exists", fixed=True
+                holds=self.absent,
+                why=f"{self.name} is not set, or no longer exists",
+                fixed=True,
             )
         return ConditionAnswer(holds="no", why=f"{self.name}={values[0][0]}", fixed=not self.guards)
 
@@ -606,6 +609,8 @@ def _compare(actual: str, comparison: Comparison, value: str) -> bool:
         return actual == value
     if comparison == "has":
         return value in actual.split(",")
+    if comparison == "lists":
+        return len(actual.split(",")) >= int(value)
     below = numbers(actual) < numbers(value)
     return below if comparison == "<" else not below
 

@@ -32,6 +32,8 @@ PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A broker setting since 3.6, true by default (KIP-890)."""
 UNCLEAN: Final = "unclean.leader.election.enable"
+GROUPS_CODEC: Final = "offsets.topic.compression.codec"
+"""The broker setting for the number of the codec with which a coordinator writes; 0: none."""
 POSITIONS_RETENTION: Final = "offsets.retention.minutes"
 """The broker setting for how long a coordinator stores the offsets of a group without members."""
 

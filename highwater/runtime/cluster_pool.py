@@ -91,8 +91,8 @@ class ClusterPool:
         """Perform a run like ``highwater.runtime.runner.execute``, but on a cluster of the pool.
 
         Each run has its own topic (``events-1``, ``events-2``, …). After an error the pool closes
-        the cluster, and the next plan gets a new one. If a controller loses its disk in a run, no
-        other run uses the cluster.
+        the cluster, and the next plan gets a new one. If a controller loses its disk in a run, or
+        the story of a run spoils the cluster, no other run uses the cluster.
         """
         check_plan(plan)
         number = next(self._numbers)
@@ -101,7 +101,8 @@ class ClusterPool:
         if program is not None and program.out:
             program = replace(program, out=f"{program.out}-{number}")
         plan = replace(plan, topic=topic, program=program)
-        alone = plan.story is not None and find_story(plan.story).needs.one_controller
+        needs = find_story(plan.story).needs if plan.story is not None else None
+        alone = needs is not None and (needs.one_controller or needs.spoils)
         if alone:
             self._drop(ClusterKey.of(plan))
         run = store.create(plan, now=datetime.now(UTC), name=name)

@@ -33,6 +33,7 @@ from highwater.harness.clients.groups.final_offsets import (
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.groups.share_loop import ShareLoop
 from highwater.harness.clients.groups.share_member import ShareMember
+from highwater.harness.clients.groups.share_session import ShareSession, SteeredShareMember
 from highwater.harness.clients.libraries.interfaces import ReaderLibrary, RecordProducer
 from highwater.harness.clients.libraries.keyed import NamedProducer
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
@@ -146,6 +147,7 @@ class RunningWorkload:
         self._threads: list[threading.Thread] = []
         self._members: list[ShareMember] = []
         self._sharing: list[threading.Thread] = []
+        self._steered: list[SteeredShareMember] = []
         self._drained = threading.Event()
         with contextlib.ExitStack() as opened:
             opened.callback(self._clients.close)
@@ -181,7 +183,7 @@ class RunningWorkload:
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
             self._read(name, joins, isolation, self._clients.readers)
-        for index in range(workload.share):
+        for index in range(0 if self._plan.story else workload.share):
             self._share(index)
         for index in range(workload.producers):
             name = f"producer-{index}"
@@ -224,6 +226,24 @@ class RunningWorkload:
         settings = clients.share_consumer(self._common(name), group=group)
         member = ShareLoop(self._plan, self._recorder, settings, process=name)
         self._spawn(name, partial(member.run, self._stop, lambda: self._answer_limit_s))
+        return member
+
+    def steered(self, name: str) -> SteeredShareMember:
+        """Start a member of the run's share group that polls and accepts only on demand."""
+        group = share_group(self._plan)
+        settings = clients.share_consumer(self._common(name), group=group, explicit=True)
+        warn = self._log.warning
+        session = partial(
+            ShareSession,
+            self._plan,
+            self._recorder,
+            settings,
+            process=name,
+            library=self._clients.readers,
+            warn=warn,
+        )
+        member = SteeredShareMember(session, warn)
+        self._steered.append(member)
         return member
 
     def outside(self, group: str) -> object:
@@ -341,6 +361,8 @@ class RunningWorkload:
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        while self._steered:
+            self._steered.pop().leave()
         self._drain()
         stuck = [thread.name for thread in self._threads if thread.is_alive()]
         self._threads = []

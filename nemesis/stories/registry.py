@@ -29,6 +29,8 @@ _FAMILIES: Final = (
     "clients.early_commit",
     "clients.idempotent_producer",
     "clients.added_partitions",
+    "clients.share_states",
+    "clients.downgraded_groups",
     "clients.expired_positions",
     "clients.removed_groups",
     "clients.busy_coordinator",

@@ -23,6 +23,7 @@ from highwater.harness.releases.client_choice import (
     LIBRDKAFKA,
     read_client,
 )
+from highwater.harness.releases.cluster_facts import GROUPS_CODEC
 from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
 from highwater.harness.runs.derived_settings import CLEANER, COMPACTED
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
@@ -137,6 +138,7 @@ class StoryNeeds:
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
         one_controller: whether the cluster must have a single controller.
+        spoils: whether no later run can use the cluster.
         partitions: the number of partitions that the topic must have at first.
         tiered: whether brokers have a remote tier.
         record_bytes: the size of the story's records.
@@ -144,7 +146,9 @@ class StoryNeeds:
         added: the number of partitions that the story adds to ``partitions``.
         expiry: whether brokers soon delete expired records and offsets.
         joined: the number of group members that the story starts.
-        group: whether transactions of the story commit a group's offsets.
+        group: whether the story is about the records that a group coordinator writes.
+        compressed: whether that coordinator compresses these records.
+        share: the number of members of the share group that the story starts.
         clocks: whether each broker has a clock of its own.
         keys: the number of keys of the records on a compacted topic; 0: the topic is not compacted.
         before: changes the cluster before Highwater creates the run's topic.
@@ -154,6 +158,7 @@ class StoryNeeds:
     transactions: bool = False
     idempotent: bool = False
     one_controller: bool = False
+    spoils: bool = False
     partitions: int = 1
     tiered: bool = False
     record_bytes: int = 64
@@ -162,6 +167,8 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    compressed: bool = False
+    share: int = 0
     clocks: bool = False
     keys: int = 0
     before: Callable[[Plan, Cluster, Probe], None] | None = None
@@ -326,11 +333,13 @@ class Story:
                 record_bytes=self.needs.record_bytes,
                 joined=self.needs.joined,
                 keys=self.needs.keys,
+                share=self.needs.share,
             ),
             broker_config={
                 **BROKER_CONFIG,
                 **(EXPIRY if self.needs.expiry else {}),
                 **(widen(_PROMPT_S) if self.needs.group else {}),
+                **({GROUPS_CODEC: "1"} if self.needs.compressed else {}),  # gzip
             },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",

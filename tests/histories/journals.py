@@ -5,6 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from highwater.harness.releases.cluster_facts import GROUPS_CODEC
 from highwater.harness.runs.plan import Workload
 from highwater.harness.runs.store import Run
 from tests.support.logdirs import Broker, batch, marker
@@ -101,6 +104,38 @@ def contradicted(
         folder = Broker(built.coordinators / str(broker), broker).meta()
         folder.log(f"{OFFSETS_TOPIC}-0", log)
         folder.checkpoint("replication-offset-checkpoint", {f"{OFFSETS_TOPIC}-0": end})
+    return built
+
+
+def coordinated(
+    path: Path,
+    topic: str,
+    records: Sequence[tuple[bytes, bytes | None]],
+    *,
+    kafka: str,
+    workload: Workload,
+    codec: str = "0",
+    accepted: int | None = None,
+) -> Run:
+    """A coordinator writes records to its topic, and a calm run ends.
+
+    Args:
+        codec: the value of ``GROUPS_CODEC``.
+        accepted: the offset that a member of the share group accepts.
+    """
+    run = RunBuilder(path, kafka=kafka, workload=workload)
+    run.plan = replace(run.plan, broker_config={GROUPS_CODEC: codec})
+    run.everywhere([(0, 0, "m0")])
+    run.journal("assigned", "member-0", 0, epoch=1)
+    if accepted is not None:
+        run.journal("accept", "share-0", accepted, deliveries=1, group=SHARE_GROUP)
+    run.fence(1)
+    run.disk([1, 2, 3], [(1, 0, "fence-0")])
+    built = run.write()
+    for broker in (1, 2, 3):
+        folder = Broker(built.coordinators / str(broker), broker).meta()
+        folder.log(f"{topic}-0", batch(0, records))
+        folder.checkpoint("replication-offset-checkpoint", {f"{topic}-0": len(records)})
     return built
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import Producer
 
 from highwater.checkers.inspection.log_dirs import log_dirs
 from highwater.clusters.core.interfaces import NodeOptions, UnreachableError
@@ -69,3 +70,79 @@ def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka:
         assert {entry.broker for entry in log_dirs([tmp_path])} == {1, VICTIM}
         frozen = cluster.freeze()
         assert all((frozen / "2" / f"events-{number}").is_dir() for number in lost | kept)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kafka", "left"), [("3.7.0", 0), ("3.9.2", 1)])
+def test_the_last_in_sync_replica_begins_anew_in_another_directory(
+    tmp_path: Path, kafka: str, left: int
+) -> None:
+    """KAFKA-16234: 3.7.0 makes an empty replica, which is in the ISR alone, and so leads later.
+
+    Killed instead of stopped, 3.7.0 does not start again: the empty replica has no topic id.
+    """
+    options = NodeOptions(log_dirs=2)
+    opened = open_cluster(release(kafka), tmp_path, brokers=3, broker_config={}, options=options)
+    with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
+        topic = Topic(name="events", partitions=10, replication_factor=3, min_insync_replicas=1)
+        replicas = [[VICTIM, 1, 3]] * topic.partitions
+        cluster.create_topic(topic.name, replicas, topic.settings())
+        folder = cluster.brokers[VICTIM].log_directories[1]
+        lost = [
+            disk_damage.partition_of(path) for path in disk_damage.partitions(folder, topic.name)
+        ]
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+
+        def await_leader(leader: int, isr: set[int]) -> None:
+            await_condition(
+                lambda: [probe.partition(topic.name, number) for number in lost],
+                lambda states: all(
+                    state.leader == leader and isr <= set(state.isr) for state in states
+                ),
+                what=f"broker {leader} to lead partitions {lost}, with {isr} in the ISR",
+                limit_s=60,
+                passing=(UnreachableError,),
+            )
+
+        for other in (1, 3):
+            cluster.brokers[other].kill()
+        await_condition(
+            lambda: [probe.partition(topic.name, number).isr for number in lost],
+            lambda sets: all(isr == (VICTIM,) for isr in sets),
+            what=f"broker {VICTIM} to be alone in sync",
+            limit_s=60,
+            passing=(UnreachableError,),
+        )
+        refusals: list[object] = []
+        for number in lost:
+            producer.produce(
+                topic.name,
+                b"r",
+                partition=number,
+                on_delivery=lambda error, _: refusals.append(error),
+            )
+        assert producer.flush(30) == 0
+        assert refusals == [None] * len(lost)
+        with contextlib.ExitStack() as ending:
+            nemesis = Nemesis(cluster, NotedFaults(), topic)
+            nemesis.inject("log-dir-failure", VICTIM)
+            if left:
+                ending.callback(nemesis.heal_all)
+            await_leader(-1, set())
+            cluster.brokers[VICTIM].stop()
+            cluster.brokers[VICTIM].start()
+            await_condition(
+                probe.live_brokers,
+                {VICTIM}.__eq__,
+                what=f"broker {VICTIM} alone",
+                limit_s=60,
+                passing=(UnreachableError,),
+            )
+            for other in (1, 3):
+                cluster.brokers[other].start()
+            await_condition(probe.live_brokers, {1, 2, 3}.__eq__, what="all brokers", limit_s=60)
+            await_leader(-1 if left else VICTIM, set())
+        await_leader(VICTIM, {1, 2, 3})
+        ends = {probe.replica(VICTIM, topic.name, number).leo for number in lost}
+        assert lost
+        assert ends == {left}

@@ -95,6 +95,8 @@ AT_NIGHT = {
         Cell("earliest-partition"),
         Cell("added-partition-share"),
         Cell("earliest-share"),
+        Cell("share-step-back"),
+        Cell("downgraded-group"),
         Cell("old-timestamp"),
         Cell("append-time"),
         Cell("bounded-timestamp"),

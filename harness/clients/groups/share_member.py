@@ -15,16 +15,15 @@ from confluent_kafka import AcknowledgeType, IllegalStateException, KafkaExcepti
 
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.groups.share_journal import ACCEPT, REJECT, RELEASE, ShareJournal
+from highwater.harness.clients.groups.share_session import ShareSession
 from highwater.harness.clients.libraries.interfaces import (
     ReaderLibrary,
     SharedRecord,
     SharingConsumer,
 )
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, draws, lives
 from highwater.harness.releases.group_protocols import LOCK_S
-from highwater.harness.runs.history import READ_UNCOMMITTED, REBALANCE, RUN, SUBSCRIBE
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 
@@ -91,66 +90,44 @@ class ShareMember:
     def _live(
         self, life: ClientLifetime, stop: threading.Event, answer_limit_s: Callable[[], float]
     ) -> None:
-        process, topic = life.named(self._name), self._plan.topic
-        journal = ShareJournal(self._recorder, process=process, group=self._group)
-        tape = ReadBuffer(
-            self._recorder,
-            process=process,
-            phase=RUN,
-            topic=topic.name,
-            isolation=READ_UNCOMMITTED,  # share.isolation.level, by default
-            group=self._group,
-        )
+        process = life.named(self._name)
         settings = clients.share_consumer(
             self._common(process), group=self._group, explicit=self._explicit, most=_AT_ONCE
         )
-        client = self._library.share_consumer(settings)
-        client.set_acknowledgement_commit_callback(journal.answered)
-        tape.moved(SUBSCRIBE, dict.fromkeys(range(topic.partitions)), within=False)
-        client.subscribe([topic.name])
+        session = ShareSession(
+            self._plan,
+            self._recorder,
+            settings,
+            process=process,
+            library=self._library,
+            warn=self._warn,
+        )
         crashed = False
         while not stop.is_set():
             if life.is_set() and not self._draining.is_set():
                 crashed = life.crashed
                 break
-            self._poll(client, journal, tape)
-        begun_ns = journal.clock()
-        if crashed or answer_limit_s() <= 0:
-            client.drop()
-        else:
-            try:
-                client.close()
-            except KafkaException as error:
-                self._warn(error)
-        del client  # deleting the last reference ends a client that was dropped
-        journal.ended(begun_ns, crashed=crashed)
+            self._poll(session)
+        session.end(crashed=crashed or answer_limit_s() <= 0)
 
-    def _poll(self, client: SharingConsumer, journal: ShareJournal, tape: ReadBuffer) -> None:
+    def _poll(self, session: ShareSession) -> None:
         """Poll, work, and acknowledge the poll's records."""
-        invoke_ns = self._recorder.clock()
         try:
-            messages = list(client.poll(_CALL_S))
+            sound = session.poll()
         except (KafkaException, IllegalStateException) as error:
             self._warn(error)
             self._draining.wait(_CALL_S)
             return
-        sound = [message for message in messages if message.error() is None]
-        for message in messages:
-            if message.error() is not None:
-                self._warn(message.error())
         if not sound:
             return
         self.given_at = time.monotonic()
         self.given |= {(message.partition() or 0, message.offset() or 0) for message in sound}
-        tape.moved(REBALANCE, {None: None}, within=True)
-        tape.read(sound, invoke_ns)
-        journal.given(sound, invoke_ns)
         self._work()
         if self._explicit:
-            self._acknowledge(client, journal, sound)
+            self._acknowledge(session.client, session.journal, sound)
         else:
-            journal.answers(ACCEPT, sound)
-        self._flush(client)
+            session.journal.answers(ACCEPT, sound)
+        self._flush(session.client)
 
     def _work(self) -> None:
         """Wait for some time, sometimes longer than a record's lock.

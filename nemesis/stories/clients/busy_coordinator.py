@@ -8,8 +8,9 @@ producer may begin its next transaction, and add offsets, before the thread has 
 The thread then removes the new offsets from memory, and the commit of the second transaction has no
 effect in memory. The log has the offsets.
 
-The same thread also removes expired offsets. In this story it is busy with thousands of groups
-whose offsets expire at the same time.
+The same thread also removes expired offsets, and loads partitions of ``__consumer_offsets``. In
+this story it is busy with thousands of groups whose offsets expire at the same time. With
+``flush.messages`` it waits for the disk at each of these groups.
 """
 
 import time
@@ -37,10 +38,10 @@ _HASTY: Final = {"retry.backoff.ms": 50}
 """While a transaction ends, the coordinator refuses the next one. The client sends its request
 again after this time."""
 
-_GROUPS: Final = 12_000
+_FLUSH: Final = "flush.messages"
+_GROUPS: Final = 1_500
 _EXPIRES_S: Final = 20 * CLEANUP_S
-"""The offsets of all these groups expire after this many seconds, which is enough time to commit
-them."""
+"""Seconds until the offsets of all these groups expire: enough to commit them all."""
 
 _AFTER_S: Final = 0.15 * CLEANUP_S
 """The offsets expire this long after a check by the coordinator. So the coordinator removes all of
@@ -87,6 +88,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
     _commit_expiring(context, coordinator, 1, time.time())
     await_removal(before + 1)
     _commit_expiring(context, coordinator, _GROUPS, time.time() + _EXPIRES_S + _AFTER_S)
+    context.cluster.configure(OFFSETS, {_FLUSH: "1"})
     writer.begin()
     writer.send_positions({0: 0}, member)
     context.note(f"a transaction has offset 0 for {context.plan.group}")
@@ -98,6 +100,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
     writer.send_positions({0: end}, member)
     at_next = _GROUPS - (appended() - before)
     _end(writer.commit)
+    context.cluster.configure(OFFSETS, {_FLUSH: None})
     context.note(
         f"the coordinator had {at_abort:,} of {_GROUPS:,} groups left to remove when it had"
         f" aborted that transaction, and {at_next:,} when the next transaction had offset"
@@ -105,6 +108,7 @@ def busy_coordinator(context: ScheduleContext) -> None:
         coordinator,
         step=1,
     )
+    await_removal(before + _GROUPS)
 
 
 def _end(call: Callable[[], str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from highwater.checkers.hazards.evaluate import Advice, evaluate, unread, worst
 from highwater.harness.releases.cluster_facts import (
+    GROUPS_CODEC,
     UNCLEAN,
     VERIFICATION,
     ClusterFacts,
@@ -451,15 +452,42 @@ def test_two_local_disks_may_be_lost(disks: str | None, status: str) -> None:
         ("3.9.2-zk", 0, False, "not affected"),
     ],
 )
-def test_share_groups_skip_what_is_in_new_partitions_before_4_4(
-    kafka: str, level: int, groups: bool, status: str
+@pytest.mark.parametrize(
+    ("hazard", "story"),
+    [("KAFKA-20742", "added-partition-share"), ("share-step-back", "share-step-back")],
+)
+def test_share_groups_skip_or_repeat_records_before_4_4(
+    kafka: str, level: int, groups: bool, status: str, hazard: str, story: str
 ) -> None:
     facts = cluster(kafka, features={"share.version": level}, share_groups=groups)
-    advice = of(facts, "KAFKA-20742")
+    advice = of(facts, hazard)
     assert advice.status == status
     if status == "can lose":
         played = "4.3.1" if kafka == "4.1.2" else kafka  # with share groups by default
-        assert advice.command.endswith(f"--kafka {played} --story added-partition-share")
+        assert advice.command.endswith(f"--kafka {played} --story {story}")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "codec", "protocol", "status"),
+    [
+        ("4.3.1", "1", "consumer", "can lose"),
+        ("4.0.2", "1", "consumer", "can lose"),
+        ("4.3.1", "0", "consumer", "guarded"),
+        ("4.3.1", "1", "classic", "guarded"),
+        ("4.3.1", "1", None, "cannot tell"),
+        ("4.3.1", None, "consumer", "cannot tell"),
+        ("4.4.0", "1", "consumer", "not affected"),
+        ("4.0.1", "1", "consumer", "not affected"),
+    ],
+)
+def test_a_compressing_coordinator_forgets_a_downgrade(
+    kafka: str, codec: str | None, protocol: str | None, status: str
+) -> None:
+    facts = cluster(kafka, groups=True)
+    settings = {GROUPS_CODEC: codec} if codec else {}
+    brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
+    answers = SAID | ({"group-protocol": protocol} if protocol else {})
+    assert of(replace(facts, brokers=brokers), "KAFKA-20845", answers).status == status
 
 
 @pytest.mark.parametrize(
@@ -630,6 +658,24 @@ def test_a_late_copy_is_remembered_where_leaders_verify(
     brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
     facts = replace(facts, brokers=brokers)
     assert of(facts, "late-copy", SAID | {"transactions": clients}).status == status
+
+
+@pytest.mark.parametrize(
+    ("kafka", "directories", "status"),
+    [
+        ("3.7.0", "/a,/b", "can lose"),
+        ("3.7.0", "/a", "guarded"),
+        ("3.7.0", None, "not affected"),
+        ("3.7.2", "/a,/b", "not affected"),
+    ],
+)
+def test_an_empty_replica_replaces_one_in_a_failed_directory(
+    kafka: str, directories: str | None, status: str
+) -> None:
+    facts = cluster(kafka)
+    settings = {} if directories is None else {"log.dirs": directories}
+    brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
+    assert of(replace(facts, brokers=brokers), "KAFKA-16234").status == status
 
 
 @pytest.mark.parametrize(

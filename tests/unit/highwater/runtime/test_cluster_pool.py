@@ -12,6 +12,7 @@ from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Run, Store
+from highwater.nemesis.stories.registry import find_story
 from highwater.runtime import cluster_pool as module
 from highwater.runtime.cluster_pool import WARM_CONFIG, ClusterPool
 from highwater.runtime.run_status import StatusKeeper
@@ -127,6 +128,17 @@ def test_runs_share_a_cluster_and_have_topics_of_their_own(
     assert (first.logs / "broker-1.log").read_text() == "run events-1\n"
     assert (second.logs / "broker-1.log").read_text() == "run events-2\n"
     assert not (tmp_path / "clusters").exists()
+
+
+def test_a_cluster_that_a_story_spoils_is_used_once(
+    booted: list[FakeCluster], tmp_path: Path
+) -> None:
+    plan = find_story("downgraded-group").plan("4.4.0")
+    with ClusterPool(tmp_path / "clusters") as fleet:
+        execute = Runs(fleet, tmp_path)
+        execute(plan)
+        execute(plan)
+    assert len(booted) == 2
 
 
 @pytest.mark.parametrize(

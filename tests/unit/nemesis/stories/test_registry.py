@@ -110,6 +110,14 @@ ENDINGS: dict[str, Ending] = {
     "retained-markers": lambda *_: NOTHING,
     "two-disks": lambda *_: gone("m0", "m1", "m2", "m3"),
     "disk-by-disk": lambda *_: NOTHING,
+    # Up to 4.3 the share coordinator takes the start offset of the write that comes last.
+    "share-step-back": lambda kafka, *_: (
+        found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
+    ),
+    # In 4.0.2, and from 4.1.1 to 4.3, a coordinator forgets that a group is classic again.
+    "downgraded-group": lambda kafka, *_: (
+        found(("coordinator-contradiction", "")) if kafka.number < (4, 4) else NOTHING
+    ),
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
@@ -126,6 +134,8 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
     "busy-coordinator": (0, 11),
+    "share-step-back": (4, 2),
+    "downgraded-group": (4, 0, 2),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     "recreated-consumer": (4,),
@@ -439,7 +449,8 @@ def test_three_warm_clusters_can_play_every_story() -> None:
     settings: dict[tuple[bool, bool], object] = {}
     for story in STORIES.values():
         needs, config = story.needs, story.plan("4.4.0").broker_config
-        assert settings.setdefault((needs.expiry, needs.group), config) == config
+        if not needs.spoils:
+            assert settings.setdefault((needs.expiry, needs.group), config) == config
     assert len(settings) == 3
 
 

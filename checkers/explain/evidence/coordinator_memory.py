@@ -1,0 +1,100 @@
+"""Explains a coordinator whose memory and log differ, or whose log contradicts itself.
+
+The log shows each cause: a group that is removed while a transaction has its first offsets
+(KAFKA-19163); a second transaction of a producer, whose offsets the late end of the first removes
+(KAFKA-17507); a group that had become classic before a member of KIP-848 was added (KAFKA-20845);
+a start offset of a share group that is lower than the last, and not lower than the first.
+"""
+
+from typing import Final
+
+from highwater.checkers.coordinators.groups import DOWNGRADED
+from highwater.checkers.coordinators.offsets import ENDS, REMOVES_GROUP
+from highwater.checkers.coordinators.shares import STEPS_BACK
+from highwater.checkers.explain.evidence.evidence_links import AnomalyCase, Links, Row
+from highwater.checkers.explain.evidence.licences import (
+    Explainer,
+    explains,
+    hazard_of_release,
+    of_plan,
+)
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.releases.cluster_facts import GROUPS_CODEC, POSITIONS, SHARE_GROUPS
+
+_REMOVED_GROUP: Final = "KAFKA-19163"
+_LATE_END: Final = "KAFKA-17507"
+_DOWNGRADE: Final = "KAFKA-20845"
+_STEP_BACK: Final = "share-step-back"
+
+
+@explains(
+    "removed-group",
+    hazard_of_release(_REMOVED_GROUP),
+    f"The group was removed while a transaction had its first offsets ({_REMOVED_GROUP}).",
+)
+def _removed(case: AnomalyCase) -> Links:
+    """Return the records of the log, if one removes the group while a transaction is open."""
+    removed = any(record["note"] == REMOVES_GROUP for record in _records(case))
+    return _links(case, _REMOVED_GROUP) if removed else ()
+
+
+@explains(
+    "late-end",
+    hazard_of_release(_LATE_END),
+    "The late end of a transaction removed the next one's offsets from memory.",
+)
+def _late_end(case: AnomalyCase) -> Links:
+    """Return the records of the log, if the last transaction is not its producer's first."""
+    ends = [record["value"] for record in _records(case) if record["note"].startswith(ENDS)]
+    return _links(case, _LATE_END) if ends and ends.count(ends[-1]) > 1 else ()
+
+
+@explains(
+    "forgotten-downgrade",
+    hazard_of_release(_DOWNGRADE)
+    & of_plan(
+        GROUPS_CODEC,
+        "The coordinator's records are not compressed.",
+        lambda run: run.plan.broker_config.get(GROUPS_CODEC, "0") != "0",
+    ),
+    f"The coordinator forgot that it had made the group classic ({_DOWNGRADE}).",
+)
+def _forgotten_downgrade(case: AnomalyCase) -> Links:
+    """Return the records of the log, if the group was one of the brokers' protocol before."""
+    downgraded = any(record["note"] == DOWNGRADED for record in _records(case))
+    return _links(case, _DOWNGRADE) if downgraded else ()
+
+
+@explains(
+    "late-share-write",
+    hazard_of_release(_STEP_BACK),
+    "The share coordinator took the older start offset of a late write.",
+)
+def _late_share_write(case: AnomalyCase) -> Links:
+    """Return the records of the log that set back the group's start offset."""
+    back = any(record["note"].startswith(STEPS_BACK) for record in _records(case))
+    return _links(case, _STEP_BACK, SHARE_GROUPS) if back else ()
+
+
+def _records(case: AnomalyCase) -> list[Row]:
+    """Return the log's records that the checker has named."""
+    records: list[Row] = case.anomaly["copies"][1:]
+    return records
+
+
+def _links(case: AnomalyCase, rule: str, topic: str = POSITIONS) -> Links:
+    return tuple(
+        ExplanationLink(
+            rule=rule,
+            says=f"At offset {record['offset']} of {topic} {record['note']}.",
+            event=case.anomaly["copies"][0]["note"],
+        )
+        for record in _records(case)
+    )
+
+
+contradiction: Final = Explainer(
+    (_removed, _late_end, _forgotten_downgrade, _late_share_write),
+    "The log shows no removed group, no earlier transaction of the producer, no group that became"
+    " classic, and no start offset that steps back.",
+)

@@ -110,6 +110,7 @@ class FaultTarget:
         program: the program under test; None if the run has no such program.
         note: records a part of a fault (a text and a broker) before the fault is complete.
         miss: records why the fault had no effect, so that the run proves nothing.
+        meanwhile: a story's part of a fault that waits for records.
         healing: whether the run is over, and all faults are being healed.
         stopped: whether the run must end early, so that a long fault should end, too.
     """
@@ -125,6 +126,7 @@ class FaultTarget:
     program: ProgramUnderTest | None = None
     note: Callable[[str, int | None], None] = lambda _says, _broker: None
     miss: Callable[[str], None] = lambda _why: None
+    meanwhile: Callable[[], None] = lambda: None
     healing: Callable[[], bool] = lambda: False
     stopped: Callable[[], bool] = lambda: False
 

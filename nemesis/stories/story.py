@@ -27,6 +27,7 @@ from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
 from highwater.harness.runs.derived_settings import CLEANER, COMPACTED
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.faults.registry import Needs
 from highwater.nemesis.hw_lag_window import widen
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ class StoryNeeds:
         expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
-        clocks: whether each broker has a clock of its own.
+        machine: a program of this machine that the story needs, as its faults do.
         keys: how many keys the records have, on a compacted topic; 0: none.
         before: what happens to the cluster before the run's topic is created.
     """
@@ -158,7 +159,7 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
-    clocks: bool = False
+    machine: Needs = ""
     keys: int = 0
     before: Callable[[Plan, Cluster, Probe], None] | None = None
 

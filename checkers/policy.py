@@ -134,6 +134,8 @@ def _sentence(plan: Plan) -> str:
         text += "; a group of readers gets every record at least once"
     if if_controllers_keep_disks(plan, 0):
         text += "; no decision of a controller is lost"
+    if limits := [f"{option} {most_s:g}s" for option, most_s in plan.availability_limits.values()]:
+        text += f"; outages are within {' and '.join(limits)}"
     text = f"{text}; replicas never disagree."
     if plan.program is None:
         return text

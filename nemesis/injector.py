@@ -111,6 +111,7 @@ class Nemesis:
         choice: float = 0.0,
         client: str = "",
         message: str = "",
+        meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
         """Inject a fault into a target that has no open fault; a paused broker may also be killed.
 
@@ -122,6 +123,7 @@ class Nemesis:
             choice: a number from 0 to 1, for the fault's random decisions.
             client: name of the client, for a fault of a client.
             message: the notation of the message, for a fault of messages.
+            meanwhile: a part of the fault that waits for records, in a story.
 
         Raises:
             UsageError: there is no such fault, or no such broker.
@@ -154,6 +156,7 @@ class Nemesis:
             message=message,
             program=self._program,
             miss=self.missed.append,
+            meanwhile=meanwhile,
             healing=lambda: self._healing,
             stopped=self._stopped,
             note=partial(self._fault_log.fault, name, "note"),

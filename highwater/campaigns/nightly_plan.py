@@ -33,7 +33,7 @@ from highwater.harness.campaigns.nightly_cells import (
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.plan import Acks
 from highwater.harness.runs.steps import current_fault
-from highwater.nemesis.faults.registry import CLOCKS, OF_MACHINE, faults, find_fault
+from highwater.nemesis.faults.registry import NO_GROUPS, OF_MACHINE, faults, find_fault
 from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
@@ -220,7 +220,7 @@ def settings() -> Iterator[NightlyCell]:
 
     To finish all settings in a week, the combinations are limited. Network faults are mixed only
     with each other. Only stories that the model predicts run with every value of acks. Faults of
-    machines run with acks=all and min.insync.replicas=2.
+    machines, and faults with needs, run with acks=all and min.insync.replicas=2.
     """
     for name, story in STORIES.items():
         for unclean in (False, True) if name == "unclean" else (False,):
@@ -234,9 +234,10 @@ def settings() -> Iterator[NightlyCell]:
                     delivery=delivery_of(story.plan(newest()).workload),
                 )
     for nemesis in mixes():
-        of_machine = find_fault(nemesis.partition(",")[0]).family == "machine"
-        for min_isr in (2,) if of_machine else (1, 2):
-            for acks in _ACKS[2:] if of_machine else _ACKS[1:]:
+        fault = find_fault(nemesis.partition(",")[0])
+        few = fault.family == "machine" or bool(fault.needs)
+        for min_isr in (2,) if few else (1, 2):
+            for acks in _ACKS[2:] if few else _ACKS[1:]:
                 yield NightlyCell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
     yield NightlyCell(kafka="", nemesis=mixes()[0], unclean=True)
 
@@ -247,7 +248,8 @@ def mixes() -> tuple[str, ...]:
     Faults that need an option are only in ``highwater soak``.
     """
     alike: dict[tuple[str, str, frozenset[tuple[str, str]]], list[str]] = {}
-    for fault in (fault for fault in faults().values() if fault.needs in {"", *OF_MACHINE}):
+    needs = {"", NO_GROUPS, *OF_MACHINE}
+    for fault in (fault for fault in faults().values() if fault.needs in needs):
         where = frozenset(
             (kafka.name, driver)
             for kafka in CATALOGUE.values()
@@ -264,7 +266,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
         elsewhere = story.needs.tiered and driver != "local"
-        elsewhere |= story.needs.clocks and bool(OF_MACHINE[CLOCKS]())
+        elsewhere |= bool(OF_MACHINE.get(story.needs.machine, str)())
         return not (lacks or elsewhere or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")
     chosen = [find_fault(name) for name in names]

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from highwater.clusters.releases.jars import TIERED_SINCE
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
@@ -21,7 +22,9 @@ from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.faults.registry import (
     CONTROLLERS,
     KEYS,
+    NO_GROUPS,
     OF_MACHINE,
+    TIERED,
     Fault,
     Needs,
     faults,
@@ -46,6 +49,8 @@ _ACKS: Final[tuple[Acks, ...]] = ("all", "all", "all", "all", "all", "1", "1", "
 _BOTH: Final[tuple[Isolation, ...]] = ("read_committed", "read_uncommitted")
 _WIRED: Final = 0.4
 _UNCLEAN: Final = 0.2
+_TIERED: Final = 0.2
+_TIER_OUTAGE: Final = "tier-outage"
 _ONE_IN_FOUR: Final = 0.25
 
 
@@ -77,12 +82,14 @@ def draw(
     portion = random.Random(f"{seed}/{number // SHARED}")  # noqa: S311 - to be repeatable
     kafka = release(portion.choice(kafkas))
     wired, quick = portion.random() < _WIRED, portion.random() < 0.5  # noqa: PLR2004 - a coin
+    tiered = portion.random() < _TIERED and kafka.number >= TIERED_SINCE and driver == "local"
     dice = random.Random(f"{seed}/{number // SHARED}/{number}")  # noqa: S311 - for the same reason
     of_keys = random.Random(f"{seed}/{number // SHARED}/{number}/keys")  # noqa: S311 - as well
     workload = _workload(dice, kafka)
     if group_protocol:
         workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
     workload = _possible(workload, of_keys, kafka, libraries)
+    workload = replace(workload, keys=0) if tiered else workload
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
     options: dict[Needs, bool] = {
         "": True,
@@ -92,6 +99,8 @@ def draw(
         "--subscribe": workload.subscribe > 0,
         KEYS: workload.keys > 0,
         CONTROLLERS: controllers > 1,
+        NO_GROUPS: not (workload.members or workload.transform),
+        TIERED: tiered,
         **{needs: not why_not() for needs, why_not in OF_MACHINE.items()},
     }
     nemesis = _nemesis(dice, kafka, driver, wired=wired, options=options)
@@ -111,6 +120,7 @@ def draw(
         seed=dice.randrange(1 << 31),
         broker_config=dict(BROKER_CONFIG) if quick else {},
         wire=wired,
+        tiered=tiered,
         client=client,
         reader_client=reader_client,
     )
@@ -182,6 +192,8 @@ def _nemesis(
 ) -> tuple[str, ...]:
     """Draw one to three of the possible faults; network faults are possible with the relay.
 
+    A remote tier always has its fault, too.
+
     Args:
         options: for each option that a fault may need, whether the run has this option.
     """
@@ -198,6 +210,8 @@ def _nemesis(
         [family] = dice.choices(families, weights)
         picked = dice.choice([choice for choice in choices if choice.family == family])
         chosen[picked.name] = picked
+    if options[TIERED]:
+        chosen[_TIER_OUTAGE] = find_fault(_TIER_OUTAGE)
     if any(choice.needs == "--to" for choice in chosen.values()):
         chosen[UPGRADE] = find_fault(UPGRADE)
     return tuple(chosen)

@@ -5,7 +5,6 @@ import shutil
 from typing import Final
 
 from highwater.clusters.drivers import require_driver
-from highwater.clusters.nodes import broker_clock
 from highwater.clusters.nodes.flush_trace import STRACE
 from highwater.clusters.releases.jars import remote_storage_jars
 from highwater.harness.base import limits
@@ -30,7 +29,7 @@ from highwater.harness.runs.plan import EXTERNAL, Plan, ProgramPlan, Workload
 from highwater.harness.runs.programs.expressions import Expression, expression
 from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
-from highwater.nemesis.faults.registry import MESSAGE
+from highwater.nemesis.faults.registry import MESSAGE, OF_MACHINE
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.model_replay.transaction_replay import is_transaction_replay
 from highwater.nemesis.schedules.fault_spec import FaultSpec
@@ -251,10 +250,8 @@ def _check_story(plan: Plan, story: Story) -> None:
             f"the story {story.name} cannot run on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
-    if story.needs.clocks and (reason := broker_clock.why_not()):
-        raise UsageError(
-            f"the story {story.name} changes clocks, which {reason}", hint="Choose another story."
-        )
+    if reason := OF_MACHINE.get(story.needs.machine, str)():
+        raise UsageError(f"the story {story.name} {reason}", hint="Choose another story.")
     if plan.topic.min_insync_replicas > story.min_isr_most:
         raise UsageError(
             "a story leaves only one replica alive, which must accept records alone",

@@ -1,17 +1,19 @@
 """Administration as a fault: leaders and replicas move while clients send records."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
+from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.coordinators import GROUPS, TRANSACTIONS
 from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, by_request
 
 _LOOK_LIMIT_S = 10.0
+_IN_SYNC_LIMIT_S = 15.0
 _ELECTED_LIMIT_S = 60.0
 _Seen = TypeVar("_Seen")
 _UNCLEAN = "unclean.leader.election.enable"
@@ -76,17 +78,11 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     The fault is not injected while a controller is paused: the controller would handle the requests
     only after healing.
     """
-    name, state = (
-        f"{aim.topic.name}-{aim.partition}",
-        _state(cluster, aim.topic.name, aim.partition),
-    )
+    name = f"{aim.topic.name}-{aim.partition}"
+    [state] = _in_sync(cluster, aim, [aim.partition])
     others = _others(cluster, state)
-    # The controller does not complete a reassignment while a faulty broker is still in the ISR.
-    runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
-    if len(state.isr) < aim.topic.replication_factor or not others or not runs:
-        raise NothingDoneError(
-            f"{name} has replicas that are not in sync, so no replica is removed"
-        )
+    if not others:
+        raise NothingDoneError(f"{name} has only one replica, so no replica is removed")
     gone = others[int(aim.choice * len(others))]
     left = [broker for broker in state.isr if broker != gone]
     try:
@@ -94,6 +90,26 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         yield f"the replica of {name} on broker {gone} is removed"
     finally:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
+
+
+def _in_sync(cluster: Cluster, aim: FaultTarget, partitions: Iterable[int]) -> list[PartitionState]:
+    """Wait until all replicas of partitions are in sync, and return the states of the partitions.
+
+    Do not wait while a broker has a fault: a reassignment would wait for it, too.
+
+    Raises:
+        NothingDoneError: a replica is not in sync.
+    """
+    topic = aim.topic
+    if all(broker.state == "running" for broker in cluster.brokers.values()):
+        with contextlib.suppress(WaitTimeoutError):
+            return await_condition(
+                lambda: [_state(cluster, topic.name, number) for number in partitions],
+                lambda states: all(len(at.isr) == topic.replication_factor for at in states),
+                what=f"all replicas of {topic.name} to be in sync",
+                limit_s=_IN_SYNC_LIMIT_S,
+            )
+    raise NothingDoneError(f"{topic.name} has replicas that are not in sync, so none is removed")
 
 
 @aimed("decommission", why_not=by_request, commands=("start", "stop"), awaits_coordination=True)
@@ -105,13 +121,11 @@ def decommission(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     Replicas of Kafka's internal topics are not removed.
     """
     topic, broker = aim.topic, aim.victim
-    states = {number: _state(cluster, topic.name, number) for number in range(topic.partitions)}
-    before = {number: [*state.isr] for number, state in states.items() if broker in state.isr}
-    whole = all(len(state.isr) == topic.replication_factor for state in states.values())
-    if not (whole and before and topic.replication_factor > 1):
-        raise NothingDoneError(
-            f"{topic.name} has replicas that are not in sync, or only one replica"
-        )
+    numbers = range(topic.partitions)
+    states = zip(numbers, _in_sync(cluster, aim, numbers), strict=True)
+    before = {number: [*state.isr] for number, state in states if broker in state.isr}
+    if not before or topic.replication_factor == 1:
+        raise NothingDoneError(f"broker {broker} has no replica of {topic.name} to unassign")
     running = sorted(id_ for id_, node in cluster.brokers.items() if node.state == "running")
     try:
         for number, isr in before.items():

@@ -250,10 +250,11 @@ def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]
         NothingDoneError: the broker flushed nothing.
     """
     target, topic = cluster.brokers[aim.victim], aim.topic
-    before = {
-        folder: disk_damage.unpromised(folder, topic.name) for folder in target.log_directories
-    }
     with target.inject_calls(CallRule(calls=FLUSHES, action="retval=0")) as count:
+        before = {
+            folder: disk_damage.unpromised(folder, topic.name) for folder in target.log_directories
+        }
+        aim.meanwhile()
         _await_calls(count, f"broker {target.id}", "flush")
         await_growth(target, topic.name)
         with dead(cluster, aim):

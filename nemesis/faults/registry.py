@@ -109,6 +109,7 @@ class FaultTarget:
         program: the program under test; None if the run has no such program.
         note: records an event (a text and a broker) while the fault is being injected.
         miss: records why the fault had no effect; then the run proves nothing.
+        meanwhile: a part of a fault that waits for records, in a story.
         healing: returns whether the run is over, so that all faults are being healed.
         stopped: returns whether the run must end early; a long fault should then end.
     """
@@ -124,6 +125,7 @@ class FaultTarget:
     program: ProgramUnderTest | None = None
     note: Callable[[str, int | None], None] = lambda _says, _broker: None
     miss: Callable[[str], None] = lambda _why: None
+    meanwhile: Callable[[], None] = lambda: None
     healing: Callable[[], bool] = lambda: False
     stopped: Callable[[], bool] = lambda: False
 

@@ -36,7 +36,7 @@ def clocks(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that does not exist.
     """
-    by_story = plan.story in STORIES and STORIES[plan.story].needs.clocks
+    by_story = plan.story in STORIES and STORIES[plan.story].needs.machine == CLOCKS
     return by_story or any(fault.needs == CLOCKS for fault in _faults(plan))
 
 

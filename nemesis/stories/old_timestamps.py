@@ -22,6 +22,7 @@ from highwater.harness.releases.release import Release
 from highwater.harness.runs.history import FAIL
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.machine import DAY_AHEAD
+from highwater.nemesis.faults.registry import CLOCKS
 from highwater.nemesis.stories.helpers import await_answer, await_leo
 from highwater.nemesis.stories.story import (
     EXPIRY_CHECK_MS,
@@ -81,7 +82,7 @@ def old_timestamp(context: ScheduleContext) -> None:
 @story(
     "clock-ahead",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
-    needs=StoryNeeds(expiry=True, clocks=True),
+    needs=StoryNeeds(expiry=True, machine=CLOCKS),
     outcome="Every release deletes these records at once.",
     topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
     min_isr_most=3,

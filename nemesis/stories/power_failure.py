@@ -4,13 +4,18 @@ A leader acknowledges a record when every in-sync replica has it in memory. If o
 record, Kafka relies on the others. KIP-966 ("Eligible Leader Replicas") describes the gap: the only
 member of the ISR is elected again even if it has lost records, and the other replicas truncate
 their logs to match.
+
+With ``flush.messages=1`` the replica has flushed the record, and loses nothing (``honest-disk``),
+unless its disk only says that it has (``lying-disk``).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults import disk_damage
+from highwater.nemesis.faults.registry import STRACE
 from highwater.nemesis.stories.helpers import (
     VICTIM,
     await_alone,
@@ -18,12 +23,13 @@ from highwater.nemesis.stories.helpers import (
     await_replicas,
     settle,
 )
-from highwater.nemesis.stories.story import story
+from highwater.nemesis.stories.story import StoryNeeds, story
 
 SEGMENT_S: Final = 1.0
 """The time after which Kafka begins a new segment. It then flushes the previous segment. So only
 the story's record, in its own segment, is not flushed."""
 
+_FLUSHED: Final = {"flush.messages": "1"}
 _POWER_FAILURE: Final = """
     settle m0 m1 m2
     send m3 to A
@@ -68,9 +74,46 @@ def power_failure(context: ScheduleContext) -> None:
     B and C are shut down in order one after the other, as for maintenance, so that only A is in the
     ISR. Then A loses its power. B and C, which have every record on disk, start first.
     """
-    a, *others = context.replicas
     offset = settle(context)
     context.hold(SEGMENT_S + 0.1)
+    _leave_alone(context, offset)
+    _require_segment(context, context.replicas[0], offset)
+    _fail(context, "power-failure")
+
+
+@story(
+    "honest-disk",
+    _POWER_FAILURE.replace("cut A to 3", ""),
+    outcome="Nothing is lost.",
+    controller="A",
+    topic_config=_FLUSHED,
+    min_isr_most=2,
+)
+def honest_disk(context: ScheduleContext) -> None:
+    """Play power-failure with flush.messages=1."""
+    _leave_alone(context, settle(context))
+    _fail(context, "power-failure")
+
+
+@story(
+    "lying-disk",
+    _POWER_FAILURE,
+    needs=StoryNeeds(machine=STRACE),
+    outcome="As with power-failure.",
+    controller="A",
+    topic_config=_FLUSHED,
+    min_isr_most=2,
+    why_not=ends_itself,
+)
+def lying_disk(context: ScheduleContext) -> None:
+    """Play honest-disk, but the flushes of A do nothing."""
+    offset = settle(context)
+    _fail(context, "disk-lies", lambda: _leave_alone(context, offset))
+
+
+def _leave_alone(context: ScheduleContext, offset: int) -> None:
+    """Let every replica have the record at an offset, then shut down all replicas but A."""
+    a, *others = context.replicas
     context.send(VICTIM, leader=a)
     await_replicas(
         context,
@@ -78,11 +121,17 @@ def power_failure(context: ScheduleContext) -> None:
         what=f"every replica to have {VICTIM}",
         limit_s=10,
     )
-    _require_segment(context, a, offset)
     for broker in others:
         context.nemesis.inject("stop", broker)
     await_alone(context, a)
-    context.nemesis.inject("power-failure", a)
+
+
+def _fail(
+    context: ScheduleContext, fault: str, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Inject a fault that ends A, and start the other brokers."""
+    a, *others = context.replicas
+    context.nemesis.inject(fault, a, meanwhile=meanwhile)
     context.nemesis.heal_all(others)
     await_others(context, a, others)
     leader = context.state().leader

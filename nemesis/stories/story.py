@@ -28,6 +28,7 @@ from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
 from highwater.harness.runs.derived_settings import CLEANER, COMPACTED
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.faults.registry import Needs
 from highwater.nemesis.hw_lag_window import widen
 
 if TYPE_CHECKING:
@@ -149,9 +150,9 @@ class StoryNeeds:
         group: whether the story is about the records that a group coordinator writes.
         compressed: whether that coordinator compresses these records.
         share: the number of members of the share group that the story starts.
-        clocks: whether each broker has a clock of its own.
+        machine: a program of this machine that the story needs, as faults do.
         keys: the number of keys of the records on a compacted topic; 0: the topic is not compacted.
-        before: changes the cluster before Highwater creates the run's topic.
+        before: changes the cluster before Highwater creates the topic of the run.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -169,7 +170,7 @@ class StoryNeeds:
     group: bool = False
     compressed: bool = False
     share: int = 0
-    clocks: bool = False
+    machine: Needs = ""
     keys: int = 0
     before: Callable[[Plan, Cluster, Probe], None] | None = None
 

@@ -230,6 +230,16 @@ def test_a_broker_without_descriptors_takes_no_connection(ring: Ring) -> None:
 
 
 @each_release
+def test_a_broker_is_decommissioned_and_copies_its_replica_anew(ring: Ring) -> None:
+    with injected(ring, "decommission", 0.0) as says:
+        assert says == f"broker {LEADER} has no replica of faults, and is shut down"
+        assert set(ring.state().isr) == {1, 3}
+        assert ring.cluster.brokers[LEADER].state == "down"
+        ring.send(1)
+    assert ring.leo_on_disk() == ring.replica(1).leo
+
+
+@each_release
 def test_the_clock_of_a_controller_jumps(ring: Ring) -> None:
     log = controller_log(ring)
     with injected(ring, "controller-clock-bump", 0.99):  # 8 days

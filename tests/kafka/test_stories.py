@@ -72,6 +72,8 @@ AT_NIGHT = {
         Cell("reused-sequence"),
         Cell("hanging-transaction"),
         Cell("power-failure", min_isr=2),
+        Cell("honest-disk"),
+        Cell("lying-disk"),
         Cell("fenced-transaction"),
         Cell("flushed-abort"),
         Cell("late-answer", min_isr=3),

@@ -116,6 +116,10 @@ def test_a_limit_that_is_exceeded_makes_a_run_invalid(verdicts: dict[str, Verdic
     assert verdicts["within"].verdict == verdicts["killed"].verdict == "valid"
     assert verdicts["beyond"].verdict == "invalid"
     assert "with longer outages than its limits allow" in verdicts["beyond"].headline
+    within = (
+        "; outages are within --max-outage 3s and --max-recovery 2.9s; replicas never disagree."
+    )
+    assert verdicts["beyond"].promise.endswith(within)
     with pytest.raises(UsageError, match="no anomaly to keep"):
         Goal.of(verdicts["beyond"])
     assert verdicts["beyond"].reasons == (

@@ -21,10 +21,8 @@ from highwater.nemesis.faults.registry import (
     CONTROLLERS,
     LOG_DIRS,
     MESSAGE,
-    NO_GROUPS,
     OF_MACHINE,
     PROGRAM,
-    TIERED,
     TRACES,
     faults,
 )
@@ -56,10 +54,6 @@ def row(number: int, **other: object) -> SoakRow:
     return msgspec.convert(fields | other, type=SoakRow)
 
 
-LATER = (NO_GROUPS, TIERED)
-"""A soak has no remote tier, and deletes no records yet."""
-
-
 def possible(*needs: str) -> set[str]:
     """The faults that some release has, without those that need something the soak has not."""
     return {
@@ -81,7 +75,7 @@ def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> No
         check_plan(plan)
     assert {plan.kafka for plan in plans} == set(ALL)
     # a soak has no clients on the wire, one controller, one log directory and no trace
-    lacks = (CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, TRACES, *LATER)
+    lacks = (CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, TRACES)
     assert drawn(plans) == possible(*lacks)
 
 
@@ -90,7 +84,7 @@ def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() 
     for plan in plans:
         check_plan(plan)
         assert plan.controllers == 3
-    lacks = (CLIENTS, MESSAGE, LOG_DIRS, PROGRAM, TRACES, *LATER)
+    lacks = (CLIENTS, MESSAGE, LOG_DIRS, PROGRAM, TRACES)
     assert drawn(plans) == possible(*lacks)
     assert "controller-isolate" in drawn(plans)
 

@@ -16,11 +16,19 @@ from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError
 class Made:
     """Three brokers as a cluster and as a probe; who is in sync and who is awake is told."""
 
-    def __init__(self, isr: tuple[int, ...], *, kafka: str = "kraft", asleep: int = 0) -> None:
+    def __init__(
+        self,
+        isr: tuple[int, ...],
+        *,
+        kafka: str = "kraft",
+        asleep: int = 0,
+        in_sync_after: int | None = None,
+    ) -> None:
         states = {one: "paused" if one == asleep else "running" for one in (1, 2, 3)}
         self.brokers = {one: SimpleNamespace(id=one, state=states[one]) for one in states}
         self.release = SimpleNamespace(coordination=kafka)
         self.isr = isr
+        self.looks_left = in_sync_after
         self.assigned: list[tuple[int, ...]] = []
 
     def probe(self) -> "Made":
@@ -33,6 +41,9 @@ class Made:
         return frozenset(self.brokers)
 
     def partition(self, *_: object) -> PartitionState:
+        if self.looks_left is not None:
+            self.looks_left -= 1
+            self.isr = self.isr if self.looks_left > 0 else (1, 2, 3)
         return PartitionState(leader=1, leader_epoch=0, isr=self.isr)
 
     def reassign(self, *move: Any) -> None:  # noqa: ANN401 - a topic, a partition, its replicas
@@ -45,9 +56,24 @@ def test_no_replica_is_taken_away_while_one_in_sync_is_paused() -> None:
     whole, asleep = Made((1, 2, 3)), Made((1, 2, 3), asleep=3)
     assert len(list(leadership.reassign(cast("Cluster", whole), aim))) == 1
     assert len(whole.assigned) == 2
-    with pytest.raises(NothingDoneError, match="events-0 has replicas that are not in sync"):
+    with pytest.raises(NothingDoneError, match="events has replicas that are not in sync"):
         list(leadership.reassign(cast("Cluster", asleep), aim))
     assert not asleep.assigned
+
+
+def test_a_broker_is_decommissioned_when_its_replicas_are_in_sync_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    aim = FaultTarget(broker=3, topic=Topic(partitions=1))
+    soon, never = Made((1, 2), in_sync_after=2), Made((1, 2))
+    monkeypatch.setattr(leadership, "_IN_SYNC_LIMIT_S", 0.2)
+    for broker in soon.brokers.values():
+        broker.stop = broker.start = lambda: None
+    assert len(list(leadership.decommission(cast("Cluster", soon), aim))) == 1
+    assert [*map(set, soon.assigned)] == [{1, 2}, {1, 2, 3}]
+    with pytest.raises(NothingDoneError, match="events has replicas that are not in sync"):
+        list(leadership.decommission(cast("Cluster", never), aim))
+    assert not never.assigned
 
 
 class Restarted(Made):

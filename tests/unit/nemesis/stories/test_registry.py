@@ -56,6 +56,9 @@ ENDINGS: dict[str, Ending] = {
     "leader-kill": lambda _, acks, __: NOTHING if acks == "all" else LOST,
     "unclean": lambda kafka, _, unclean: LOST if unclean and kafka.elects_unclean else NOTHING,
     "rolling-restart": lambda *_: NOTHING,
+    # A disk keeps what was flushed, unless it lies.
+    "honest-disk": lambda *_: NOTHING,
+    "lying-disk": lambda kafka, _, unclean: NOTHING if unclean and kafka.elects_unclean else LOST,
     # A late Produce hangs where no leader asks the coordinator.
     "hanging-transaction": lambda kafka, *_: (
         found(("hanging-transaction", "m2")) if kafka.number < (3, 6) else NOTHING
@@ -146,7 +149,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
     **dict.fromkeys(("long-absence", "retained-markers"), (3, 4)),
-    **dict.fromkeys(("two-disks", "disk-by-disk"), (0, 11)),
+    **dict.fromkeys(("two-disks", "disk-by-disk", "lying-disk"), (0, 11)),
 }
 """The first release that can play a story, if not any can."""
 

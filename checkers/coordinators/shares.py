@@ -111,7 +111,9 @@ class SharesLog:
             new.merge(record.batches)
             self._shares[record.place] = new
         elif share is None or not same:
-            self.wrong.append(WrongShare(record, "it changes a state that does not exist", range(0)))
+            self.wrong.append(
+                WrongShare(record, "it changes a state that does not exist", range(0))
+            )
             return []
         else:
             self._judge(share, record)

@@ -212,7 +212,9 @@ def coverage(  # noqa: PLR0913 - a command's options are its arguments
             show_default=False,
         ),
     ] = None,
-    most: Annotated[int, Option("--paths", min=1, help="With --out: the most paths to write.")] = 20,
+    most: Annotated[
+        int, Option("--paths", min=1, help="With --out: the most paths to write.")
+    ] = 20,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:

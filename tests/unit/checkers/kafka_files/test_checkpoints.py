@@ -64,5 +64,5 @@ def test_missing_and_binary_files_are_told(file: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot be read"):
         read_offsets(file)
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CheckpointError, match="no text"):
+    with pytest.raises(CheckpointError, match="is not a text file"):
         read_epochs(file)

@@ -56,7 +56,7 @@ def port(answer: bytes) -> Iterator[Address]:
         (b"\x7f\xff\xff\xff", "impossible size of 2147483647 bytes"),
         (struct.pack(">i", 0), "not respond like a Kafka broker"),
         (struct.pack(">i", 3) + b"abc", "not respond like a Kafka broker"),
-        (struct.pack(">i", 9) + b"\x00\x00\x00\x01\x00\x00\x7f\xff\xff", "not answer"),
+        (struct.pack(">i", 9) + b"\x00\x00\x00\x01\x00\x00\x7f\xff\xff", "not respond"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "impossible size"),
     ],
     ids=["negative", "SSH", "2 GB", "empty", "short", "cut short", "HTTP"],

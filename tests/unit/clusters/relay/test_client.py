@@ -286,7 +286,7 @@ def test_a_rule_about_the_coordination_is_about_each_controller(
 
 def test_an_address_that_is_taken_is_a_clear_error(echo: Echo) -> None:
     host, port = echo.listener.getsockname()
-    with pytest.raises(HarnessError, match="cannot listen"):
+    with pytest.raises(HarnessError, match="cannot execute the command listen"):
         Relay([Route(listen=(host, port), upstream=(host, port), server=ANSWERS)])
 
 
@@ -346,5 +346,5 @@ def test_why_the_wire_ended_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     python.write_text("#!/bin/sh\necho it cannot start >&2\nread line\nexit 3\n")
     python.chmod(0o755)
     monkeypatch.setattr("sys.executable", str(python))
-    with pytest.raises(HarnessError, match=r"ended \(status 3\): it cannot start"):
+    with pytest.raises(HarnessError, match=r"ended with status 3: it cannot start"):
         Relay([])

@@ -104,7 +104,7 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultSte
         (plan(KILL, nemesis=("kill",)), "cannot be combined with a story or a nemesis"),
         (plan(budget={"kil": 3}), "no fault is called 'kil'"),
         (plan(budget={"brokers": 0}), "the budget brokers=0 is out of range"),
-        (plan(overlap=0), "0 sequences of faults at the same time: out of range"),
+        (plan(overlap=0), "0 sequences of random faults at the same time: out of range"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_starts(wrong: Plan, says: str) -> None:

@@ -232,7 +232,7 @@ def test_the_ledger_adds_up_as_it_stands_on_the_page(name: str, runs: dict[str, 
 def test_books_that_do_not_balance_are_said_to(tmp_path: Path) -> None:
     ledger = msgspec.structs.replace(SAMPLES["loss"]().verdict.ledger, lost=7)
     html = write(SAMPLES["loss"]().judged(ledger=ledger).write(tmp_path)).read_text("utf-8")
-    assert "The books do not balance: acknowledged 5 is not read 4 + lost 7" in html
+    assert "The books do not balance: acknowledged 5 differs from read 4 + lost 7" in html
 
 
 def test_every_link_of_the_chain_leads_to_the_step_that_shows_it(runs: dict[str, Run]) -> None:

@@ -172,7 +172,7 @@ def test_after_that_a_send_ends_the_run() -> None:
     producer = library.producer(SETTINGS)
     producer.produce("t", b"x", partition=0, on_delivery=lambda *_: None)
     assert producer.flush(10) == 0
-    with pytest.raises(HarnessError, match="cannot be used: its line 'garbage'"):
+    with pytest.raises(HarnessError, match="cannot be used: not a response: 'garbage'"):
         producer.produce("t", b"y", partition=0, on_delivery=lambda *_: None)
 
 
@@ -291,7 +291,7 @@ def test_a_position_out_of_range_is_reported_and_a_broken_consumer_ends_the_run(
     assert (found.partition(), found.offset()) == (0, 5)
     [found] = consumer.consume(10, 5.0)
     assert found.error() is not None
-    with pytest.raises(HarnessError, match="cannot be used: its line 'garbage'"):
+    with pytest.raises(HarnessError, match="cannot be used: not a response: 'garbage'"):
         consumer.consume(10, 5.0)
 
 

@@ -39,7 +39,7 @@ def test_a_word_says_what_it_is_called_now() -> None:
         RenamedWarning, match="the fault mute@leader now has the name partition-outbound@leader"
     ):
         assert parse_values.nemesis("kill,mute@leader") == ("kill", "partition-outbound@leader")
-    with pytest.warns(RenamedWarning, match="ring is called"):
+    with pytest.warns(RenamedWarning, match="ring now has the name"):
         assert parse_values.budget("ring=2") == {"partition-majorities-ring": 2}
 
 
@@ -50,5 +50,5 @@ def test_the_command_says_it_in_one_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     first, second = done.stderr.splitlines()[:2]
     assert first == "highwater: the fault mute now has the name partition-outbound"
-    assert second.startswith("highwater: 0.5 s are too short for a fault")
+    assert second.startswith("highwater: 0.5 s are too short: a random schedule")
     assert done.returncode == 2

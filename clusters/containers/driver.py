@@ -131,7 +131,7 @@ class ContainerSite:
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerProcess":
-        """Start the node's container. Create it if it is missing or the plan has changed."""
+        """Start the node's container. First create a missing container, or after a new plan."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
             if self._plans.get(plan.name) == plan:
@@ -174,7 +174,7 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node listens. If it does not, Docker's proxy closes new connections."""
+        """Return whether a node listens. If not, Docker's proxy closes new connections."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):
@@ -212,7 +212,7 @@ class ContainerProcess:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The JVM's process id. Empty if this machine does not have the container's processes."""
+        """The JVM's process id. Empty if the container's processes run on another machine."""
         with contextlib.suppress(HarnessError, OSError), errors("lost a container"):
             self._container.reload()
             pid = int(self._container.attrs["State"]["Pid"])
@@ -310,10 +310,10 @@ def _rehearse(image: Image, release: Release, folder: Path) -> None:
 
 
 def _group(subnet: str) -> str:
-    """Return the first three numbers of the addresses in a range.
+    """Return the first three numbers of a subnet's addresses, such as ``172.20.0``.
 
     Raises:
-        HarnessError: the range is smaller than /24, so it does not contain every node address.
+        HarnessError: the subnet is smaller than /24, so it does not contain every node address.
     """
     network = ip_network(subnet)
     if network.prefixlen > _LARGEST_PREFIX:

@@ -129,12 +129,12 @@ def server_entry(host: str, ports: EnsemblePorts) -> str:
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
-    """Remove ``metadata.version`` from settings, because it is a feature that formatting sets."""
+    """Remove ``metadata.version`` from settings, because ``format_node`` sets this feature."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """Return one listener, or one for clients and another for brokers (KIP-103, 0.10.2)."""
+    """Return settings for one listener, or for one each for clients and brokers (KIP-103)."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",

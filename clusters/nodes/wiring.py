@@ -1,4 +1,4 @@
-"""Put the relay between the nodes of a cluster.
+"""Put the relay (a proxy) between the nodes of a cluster.
 
 Every broker advertises an address of the relay to other brokers. Each broker also has its own relay
 address for each ZooKeeper. By this address, the relay identifies the sender of a request to
@@ -98,7 +98,7 @@ class Wiring:
         )
 
     def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return a broker's setting that directs clients to the relay. Empty without it."""
+        """Return a broker's setting for clients that use the relay; empty if clients bypass it."""
         if not (self.clients and self._listeners):
             return {}
         external, internal = self.clients[broker], self.peers[broker]

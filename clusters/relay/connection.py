@@ -161,7 +161,7 @@ class RelayConnection:
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
     def set_source(self, source: Node) -> None:
-        """Set the node that sends the requests. The first request has named it."""
+        """Set the sender of the requests, which the first request names."""
         self.source = source
         self.apply_rules()
 

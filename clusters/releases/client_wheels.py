@@ -1,4 +1,4 @@
-"""Wheels of client libraries in other releases: one directory per release in the user's cache."""
+"""Python wheels of other releases of client libraries: one cache directory for each release."""
 
 import shutil
 import subprocess

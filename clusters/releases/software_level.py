@@ -91,7 +91,7 @@ class Level:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The level as cluster settings. 0.9 has only one message format, and no setting for it."""
+        """The level as cluster settings. 0.9 has no setting for the message format."""
         if self.release.coordination == "kraft":
             return {METADATA: self.protocol}
         formats = {FORMAT: self.format} if self.release.number >= _FORMATS else {}

@@ -34,9 +34,9 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
-    """A cell of a nightly run.
+    """One run of a nightly campaign.
 
-    An axis that is not set has the default.
+    A setting that is not given has its default.
     """
 
     driver: str = "local"
@@ -84,7 +84,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 def fields(cell: MatrixSetting) -> dict[str, Any]:
-    """Return the value of a cell on every axis, for any type of cell."""
+    """Return the settings of a cell of any type, by name."""
     return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 

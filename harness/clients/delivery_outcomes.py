@@ -59,7 +59,8 @@ REFUSED_LOCALLY: Final = FAIL
 
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - that is their public name
-"""The client stopped waiting for responses, because the harness purged its queue."""
+"""Errors of records for whose responses the client stopped waiting, because the harness purged the
+client's queue."""
 
 
 def delivered(code: int, *, retries: bool) -> str:

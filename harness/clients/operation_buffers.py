@@ -177,10 +177,7 @@ class ReadBuffer:
         self._begun = False
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a move of the reader.
-
-        ``within`` states whether it happened in the current poll.
-        """
+        """Record a change of the reader's position or partitions. ``within``: during a poll."""
         if not (within and self._begun):
             self._op += 1
         self._begun = within

@@ -59,8 +59,8 @@ _OLDEST: Final = {
 (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""The compressions of a library that does not have all. For some of them, kafka-python needs extra
-packages."""
+"""Library to the compressions that it supports, if it does not support all. For some compressions,
+kafka-python needs extra packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

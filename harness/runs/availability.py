@@ -69,7 +69,7 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
         unsynced: time from the begin of a fault's healing until every replica was in its ISR again,
             by the observed metadata (``events/partitions``, ``events/steps``). The steps of a story
             do not say when a healing began, so a story counts from its end. If the next fault
-            begins before that, the time is a lower bound.
+            begins earlier, the time is a lower bound.
     """
 
     unacknowledged: Outage | None = None

@@ -105,7 +105,7 @@ class Track:
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return a track whose last LEO before a gap is at least ``leo``.
+        """Return a track whose last LEO before a gap in the responses is at least ``leo``.
 
         Call this if the replica had reached ``leo`` by ``time_ns``. The track does not change if
         ``leo`` was observed, or if no gap begins within ``SILENT_NS``.
@@ -136,7 +136,7 @@ class Track:
         return self._rows(above & (np.arange(len(above)) < until))
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Yield every decrease of the LEO from one response to the next, also over gaps."""
+        """Yield every decrease of the LEO from one response to the next, however long that took."""
         answers = self._rows(self.leo != UNKNOWN)
         times, leo, hw = answers.time_ns, answers.leo, answers.hw
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:

@@ -207,7 +207,7 @@ def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> P
 def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
     """Return a partition's end.
 
-    If only markers and aborted records follow ``position``, return that.
+    If only transaction markers and aborted records follow ``position``, return ``position``.
     """
     if position is None or position >= end:
         return end

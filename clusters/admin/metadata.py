@@ -185,7 +185,8 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Read a node, change its content in place, and write it. Retry if another client wrote it.
+        """Read a node, change its content in place, and write it. Retry after other clients'
+        writes.
 
         Raises:
             UnreachableError: ZooKeeper does not respond, or other clients change the node each
@@ -353,7 +354,7 @@ class KraftView(BrokersView):
         return leader_state(self._client, self._controllers)
 
     def quorum(self) -> QuorumState:
-        """Return the quorum's state, with every controller's log, as the leader reports it."""
+        """Return the quorum's state, with every controller's log end, as its leader reports it."""
         state = self._leader_state()
         voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
         # A leader still lists a removed voter for 5 minutes, even if the id is a voter again.

@@ -71,7 +71,7 @@ class RealBroker(RealNode):
 
     @property
     def level(self) -> Level:
-        """The broker's software level. After ``install`` it is the level of its next start."""
+        """The broker's software level; after ``install``, the level of the broker's next start."""
         return self._level
 
     def install(self, level: Level) -> None:
@@ -118,7 +118,7 @@ class RealBroker(RealNode):
         self._node.wait_for(self._node.require_listening, "to listen")
 
     def restart(self) -> None:
-        """Stop the broker and start it, even if the stop failed."""
+        """Stop the broker, and then start the broker, even if the stop failed."""
         try:
             self.stop()
         finally:

@@ -103,7 +103,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's error text from the nested exceptions, if there is one."""
+    """Return the operating system's error text, which nested exceptions may contain."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:

@@ -131,7 +131,7 @@ class ContainerSite:
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerProcess":
-        """Start the node's container. First create a missing container, or after a new plan."""
+        """Start the node's container. Create it if it is missing or the plan has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
             if self._plans.get(plan.name) == plan:
@@ -174,7 +174,7 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node listens. If not, Docker's proxy closes new connections."""
+        """Return whether a node listens. If it does not, Docker's proxy closes new connections."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):

@@ -162,7 +162,7 @@ class AddressGroup:
 
 
 Addresses = AddressGroup | InternalAddresses
-"""Addresses of a cluster's nodes, as clients or as other nodes use them."""
+"""Addresses of a cluster's nodes, for clients or for other nodes."""
 
 
 def free_ports(count: int) -> list[int]:

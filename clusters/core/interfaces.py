@@ -331,11 +331,11 @@ class Broker(ClusterNode, Protocol):
 
     @property
     def level(self) -> Level:
-        """The broker's software level. After ``install`` it is the level of its next start."""
+        """The broker's software level; after ``install``, the level of the broker's next start."""
 
     @property
     def directory(self) -> Path:
-        """The broker's log directory; if it has several, the first.
+        """The broker's log directory; the first, if the broker has several log directories.
 
         While the broker is down, other programs may change files in it.
         """
@@ -348,7 +348,7 @@ class Broker(ClusterNode, Protocol):
         """
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return small files that the broker replaced without a flush, with times; forget them.
+        """Return small files that the broker replaced without a flush, with times; clear the list.
 
         This works only if flushes are traced, and while the broker is down. Times are seconds since
         1970.
@@ -564,7 +564,7 @@ class Cluster(Protocol):
             The folder ``replicas`` with one folder for each broker id. That folder has
             ``<topic>-<partition>/*.log``, ``leader-epoch-checkpoint`` and the broker's
             ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
-            removed. The cluster cannot be used after this.
+            removed. The cluster cannot be used after ``freeze``.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Heal the faults that a journal lists. The run itself, its guard, or the next run does this.
+"""Heal the faults that a journal lists. The run itself, its guard, or the next run does so.
 
 Healing needs only the journal.
 """
@@ -66,8 +66,8 @@ class ClusterHealer:
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
         """Run a broker's healing commands, unless the broker responds. Wait until it has a session.
 
-        If two threads call this, the second waits, and then finds the broker healed. No command is
-        run twice.
+        If two threads call this method, the second thread waits, and then finds the broker healed.
+        No command is run twice.
         """
         with self.locks[broker]:
             self._heal(broker, cures)

@@ -147,7 +147,7 @@ class Journal:
             self.entry = replace(entry, topics=topics)
 
     def release(self) -> None:
-        """Release the lock. A guard that inherited the lock still has it."""
+        """Release the lock. A guard that inherited the lock still has the lock."""
         _close(self.lock, self._running)
         self.lock = self._running = -1
 
@@ -178,7 +178,7 @@ def read(folder: Path) -> ClusterDamage | None:
     """Return the faults that must be healed, or None.
 
     Raises:
-        HarnessError: the file is malformed. A crash of the harness alone cannot cause this.
+        HarnessError: the file is malformed. A crash of the harness alone cannot damage the file.
     """
     path = folder / "open.json"
     try:

@@ -44,7 +44,8 @@ def broker(
         public: address for clients.
         inside: address at which the broker listens for other brokers. This address differs from
             ``public`` in a container or with a relay.
-        advertised: address to which other brokers connect: ``inside``, or the relay before it.
+        advertised: address to which other brokers connect: ``inside``, or the relay's address for
+            this broker.
         coordination: controller id to the address of that ZooKeeper or controller.
     """
     settings = {

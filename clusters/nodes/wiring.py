@@ -7,8 +7,8 @@ ZooKeeper. A request to another broker or to a KRaft controller names its sender
 ``clients`` is set. Brokers then advertise another relay address to clients, and the relay
 identifies a client by its client id.
 
-Releases before 0.10.2 have one listener for brokers and clients (KIP-103). There clients always
-connect through the relay, but without ``clients`` no rule applies to them.
+Releases before 0.10.2 have one listener for brokers and clients (KIP-103). Clients of such releases
+always connect through the relay, but without ``clients`` no rule applies to these clients.
 """
 
 from dataclasses import astuple

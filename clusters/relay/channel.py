@@ -149,7 +149,7 @@ class Channel:
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
-        """Discard the waiting frames that are not held messages, and return them."""
+        """Remove the waiting frames that are not held messages, and return these frames."""
         others = [inspected for inspected in self._held_frames if inspected.hand is None]
         self._held_frames = deque(self.in_hand)
         return others

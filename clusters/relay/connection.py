@@ -66,7 +66,7 @@ class Host(Protocol):
     def watches(self, *ends: Node) -> bool:
         """Return whether a message between two nodes is held.
 
-        While it is held, all other messages between them are reported.
+        While a message is held, the relay reports all other messages between the two nodes.
         """
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:

@@ -148,7 +148,7 @@ class Loop:
     def watches(self, *ends: Node) -> bool:
         """Return whether a message between two nodes is held.
 
-        While it is held, all other messages between them are reported.
+        While a message is held, the relay reports all other messages between the two nodes.
         """
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 

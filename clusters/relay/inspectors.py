@@ -262,7 +262,7 @@ class AnswerInspector(_KafkaInspector):
         self._pending = requests.pending
 
     def read(self, frame: bytearray) -> object:
-        """Find the request of a response. If it is a follower's Fetch, decode the response."""
+        """Find the request of a response. Decode the response to a follower's Fetch."""
         request = None
         correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - length with the id
         for place, pending in enumerate(self._pending):

@@ -50,7 +50,8 @@ class MessageRule:
         epoch: the producer epoch if the request has one, otherwise the leader epoch; None means
             any.
         correlation: correlation id of the request on its connection; None means any.
-        error: error code of ``refuse``. The rule matches only requests whose response may have it.
+        error: error code of ``refuse``. The rule matches only requests whose response may have this
+            error.
     """
 
     action: Action

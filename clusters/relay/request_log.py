@@ -4,7 +4,7 @@ The outcome is a response, or the end of the connection without a response. Each
 request and one of its partitions. An EndTxn, which has no partition, has one row. The row of a
 Produce contains the records in three cases: the write failed, the write got no response, or the
 response has the offset of an earlier response. So the judge can identify the program's outputs
-among them.
+among these records.
 """
 
 import base64

@@ -87,7 +87,7 @@ class Properties(NamedTuple):
 class AnsweredPartition(NamedTuple):
     """A partition in a response.
 
-    ``offset`` is the first record's offset. Only the response to a Produce has it.
+    ``offset`` is the first record's offset. Only the response to a Produce has this offset.
     """
 
     topic: str

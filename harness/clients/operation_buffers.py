@@ -1,4 +1,4 @@
-"""Buffers of operations. Producers and readers append to them, and rows are made later."""
+"""Buffers of operations. Producers and readers append operations; the buffers make rows later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final

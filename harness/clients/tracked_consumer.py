@@ -48,7 +48,8 @@ class TrackedConsumer:
     Args:
         settings: settings from ``client_config.consumer``.
         partitions: number of the topic's partitions.
-        moved: called at every change of position or partitions, before a record is read there.
+        moved: called at every change of position or partitions, before a record is read from the
+            new position.
         journal: the journal of a group member. With a journal, the member commits its position when
             a partition is revoked.
         library: the consumer's library.
@@ -287,7 +288,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Repeat commits without a response, and wait, because the next owner starts there."""
+        """Repeat commits without a response, and wait, because the next owner starts at them."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()

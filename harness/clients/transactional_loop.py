@@ -235,7 +235,7 @@ class TransactionLoop:
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
     def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
-        """End as in a crash: before the commit, during it, or as a zombie that commits later.
+        """End as in a crash: before or during the commit, or as a zombie that commits later.
 
         Args:
             ready: whether the transaction has its records and offsets, so that it may be committed.

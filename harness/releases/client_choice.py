@@ -154,7 +154,7 @@ def read_client(word: str, kafka: str) -> ClientChoice:
         word: the library, optionally with a colon and its release. A word with a slash is the
             command of a client driver.
         kafka: the release of the brokers. Java's clients have the same release, unless ``word`` has
-            another one.
+            another release.
 
     Raises:
         UsageError: there is no such library, release or command.

@@ -164,7 +164,7 @@ WIRE: Final = pa.schema(
 )
 """Messages between brokers, as the relay received them. A row is written if a message differs from
 the previous message with the same kind, nodes and partition. Only runs with the relay have this
-table. No checker needs it."""
+table. No checker needs this table."""
 
 STEPS: Final = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""The settings of an existing topic that a run's topic copies, and the others."""
+"""An existing topic's settings that a run's topic copies, and settings that are not copied."""
 
 from collections.abc import Mapping
 

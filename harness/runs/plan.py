@@ -1,4 +1,4 @@
-"""The plan of a run: a frozen value, saved as ``plan.json``. A run can be repeated from it."""
+"""The plan of a run: a frozen value, saved as ``plan.json``, from which the run can be repeated."""
 
 import shlex
 from pathlib import PurePath
@@ -47,8 +47,8 @@ RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
 """Regular expression for the names of the records that the workload's producers send."""
 
 WHOLE_RECORD: Final = r"(?s).+"
-"""A regular expression that matches a complete record. By default, it is the name of a user's
-record."""
+"""A regular expression that matches a complete record. By default, the complete record is the name
+of a user's record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

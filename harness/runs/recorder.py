@@ -76,7 +76,7 @@ class Recorder:
         program: whether there is a program under test.
 
     Attributes:
-        failed: set when no more rows can be recorded. Code that waits should check it, too.
+        failed: set when no more rows can be recorded. Code that waits should check ``failed``, too.
     """
 
     def __init__(

@@ -134,8 +134,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         happened: the recorded faults in the cluster; empty if unknown.
         counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
         following: numbers, by kind, of anomalies that only follow from another anomaly. Such
-            anomalies are not in ``counts``. Only ``anomalies.parquet`` has them, with their
-            ``cause``.
+            anomalies are not in ``counts``. Only ``anomalies.parquet`` has these anomalies, with
+            their ``cause``.
         anomalies: the first anomalies of each kind, those that break a guarantee first;
             ``anomalies.parquet`` has all.
         checkers: checker name to its result. ``held``: no anomaly. ``found N``: N anomalies.

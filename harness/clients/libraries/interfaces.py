@@ -98,7 +98,7 @@ class SingleProducer(RecordProducer, Protocol):
         """Call the library's flush. Then report each record without an error as acknowledged.
 
         Returns:
-            Whether the flush has returned. If not, a second call waits for the same flush.
+            Whether the flush has returned. Otherwise a second call waits for the same flush.
         """
 
 
@@ -204,7 +204,7 @@ class RecordConsumer(Protocol):
         """Continue to read at another offset."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a negative number for a partition without one."""
+        """Return the group's committed offsets; a negative number means no offset."""
 
     # Commits offsets of the group. Asynchronous: ``on_commit`` gets the response. Otherwise: wait.
     @overload

@@ -108,7 +108,7 @@ class JavaConsumer(BufferedConsumer):
         self._drop_read([partition.partition])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a negative number for a partition without one."""
+        """Return the group's committed offsets; a negative number means no offset."""
         places = self._gateway.set(map(self._place, partitions))
         answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
         offsets = _offsets(answer)

@@ -22,11 +22,11 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def probe(self) -> Probe:
-        """Return a new probe."""
+        """Return a new probe, which reads the state of replicas and leaders."""
 
     @abstractmethod
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft that uses ``brokers``. None means all brokers."""
+        """Return a view of the state in ZooKeeper or KRaft, through ``brokers`` (None: all)."""
 
     @abstractmethod
     def _running(self) -> dict[int, Address]:

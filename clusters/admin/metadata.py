@@ -185,8 +185,7 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Read a node, change its content in place, and write it. Retry after other clients'
-        writes.
+        """Read a node, change its content in place, and write it. Retry after a conflict.
 
         Raises:
             UnreachableError: ZooKeeper does not respond, or other clients change the node each

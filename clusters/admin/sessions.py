@@ -49,7 +49,7 @@ def await_sessions(
 
 
 def await_cluster(cluster: Cluster, probe: Probe) -> int:
-    """Wait until every broker has a session and a controller is elected; return its id.
+    """Wait until every broker has a session; return the id of the elected controller.
 
     If several stories use the same cluster, a broker may have restarted shortly before.
 

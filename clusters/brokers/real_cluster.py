@@ -298,7 +298,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def probe(self) -> Probe:
-        """Return a new probe. Not thread-safe."""
+        """Return a new probe, which reads the state of replicas and leaders. Not thread-safe."""
         return ClusterProbe(
             lambda broker: self._brokers[broker].level.release.wire,
             self._site.public.brokers,
@@ -413,7 +413,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft.
+        """Return a view, which reads the cluster's state in ZooKeeper or KRaft.
 
         A KRaft view uses ``brokers`` (default: all brokers).
         """

@@ -53,7 +53,7 @@ _NOT_FROZEN: Final = "unable to freeze"  # runc's error when it stops trying
 def open_site(
     release: Release, *, brokers: int, wired: bool, options: NodeOptions
 ) -> "ContainerSite":
-    """Return a site for containers, for 0.10.2 and later. Build a release's image at its first use.
+    """Return a site, which runs containers (0.10.2 and later). Build an image at its first use.
 
     Raises:
         HarnessError: Docker or an image is missing.

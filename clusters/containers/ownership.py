@@ -65,7 +65,7 @@ class Claim:
 
 
 def remove(client: Client, claim: str) -> int:
-    """Remove the claim's containers and networks; return their number.
+    """Remove the containers and networks with a claim's label; return their number.
 
     Other processes may remove them at the same time.
     """

@@ -1,4 +1,4 @@
-"""Heal the faults that a journal lists. The run itself, its guard, or the next run does so.
+"""Heal the faults that a journal lists, in the run itself, in its guard or in the next run.
 
 Healing needs only the journal.
 """

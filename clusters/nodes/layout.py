@@ -151,7 +151,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self) -> Mapping[str, bytes]:
-        """Return the files that name the quorum's first voters; empty if the settings do."""
+        """Return the files that name the first voters; empty if the settings name the voters."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"

@@ -188,7 +188,7 @@ def refusal(head: Header, seen: Properties, error: int) -> bytearray:
 
 
 def _add_rest(answer: "_Writer", head: Header) -> None:
-    """Add the fields after the error in a response: no producer id, or no fetch session."""
+    """Add the fields that follow the error, with the values for no producer id or no session."""
     producers = 0
     if head.api == INIT_PRODUCER_ID:
         producers = 1 + (head.version >= 6)  # noqa: PLR2004 - KIP-939

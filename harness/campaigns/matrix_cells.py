@@ -101,7 +101,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
-        """Return a plan's value on every axis."""
+        """Return a plan's value for each setting of the matrix, by name."""
         return {
             "kafka": plan.kafka,
             "driver": plan.driver,

@@ -93,8 +93,8 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
 
     Attributes:
         why: reason for the choice of the cell. ``failed``: its last result was bad. ``canary``: it
-            must lose records. ``baseline``: every release runs it. ``drawn``: it was chosen at
-            random.
+            must lose records. ``baseline``: every release runs it. ``drawn``: the cell was chosen
+            at random.
         seconds: the longest time that the cell may take.
     """
 
@@ -184,7 +184,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return the settings of every night that must lose records, in old releases or in all."""
+    """Return settings that must lose records every night, in old or in all releases."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),

@@ -14,7 +14,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records the broker from which a reader fetches, when records arrive or it changes."""
+    """Records a reader's source broker whenever records arrive or the source broker changes."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder

@@ -1,4 +1,4 @@
-"""A producer for stories: it sends single, named records in transactions, step by step."""
+"""A producer for stories (scripted scenarios): it sends named records in transactions."""
 
 import threading
 from collections.abc import Callable, Mapping

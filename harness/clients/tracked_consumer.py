@@ -288,7 +288,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Repeat commits without a response, and wait, because the next owner starts at them."""
+        """Repeat and await commits without a response: the next owner starts at these offsets."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()

@@ -223,7 +223,7 @@ class TransactionLoop:
         return True
 
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
-        """Add the offsets after ``polled`` to the transaction. Return False if it must abort.
+        """Add the offsets after ``polled``. Return False if the transaction must abort.
 
         If a partition was revoked, the transaction must abort, because another member reads the
         records again.
@@ -235,7 +235,7 @@ class TransactionLoop:
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
     def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
-        """End as in a crash: before or during the commit, or as a zombie that commits later.
+        """End as in a crash: before or during the commit, or as a fenced client that commits later.
 
         Args:
             ready: whether the transaction has its records and offsets, so that it may be committed.

@@ -130,7 +130,7 @@ class Availability(Outages, frozen=True, kw_only=True):
                 yield f"Time {MEASURES[name]}: {outage.says}. {option} allows {exact(limit_s)} s."
 
     def untested(self, limits: Limits) -> Iterator[str]:
-        """Yield a sentence for each limit that may or may not have been exceeded.
+        """Yield a sentence for each limit that was perhaps exceeded, but not certainly.
 
         If the next fault interrupts a recovery, no sentence is needed: the recovery was shorter
         than the limit until then.

@@ -17,7 +17,7 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         overrides: names of copied settings that the existing topic itself sets. The other copied
             settings come from its brokers.
         not_taken: name of each setting that differs in the run's topic, to the existing topic's
-            value and the reason.
+            value and the reason for another value.
     """
 
     topic: str

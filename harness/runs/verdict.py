@@ -47,8 +47,9 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         time_ns: nanoseconds since the run's start; None for evidence from the disks at the end.
-        who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
-        what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
+        who: the actor: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
+        what: the event: acknowledged, appended, held, killed, elected, truncated, replaced, read,
+            disk …
         leader_epoch: the leader epoch of the event, if known.
         broker: the broker of the event, if any.
         says: the evidence as one sentence.

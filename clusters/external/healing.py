@@ -64,7 +64,7 @@ class ClusterHealer:
     )
 
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Run a broker's healing commands, unless the broker responds. Wait until it has a session.
+        """Run a broker's healing commands, unless the broker responds. Wait for its session.
 
         If two threads call this method, the second thread waits, and then finds the broker healed.
         No command is run twice.

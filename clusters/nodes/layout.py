@@ -230,7 +230,7 @@ class Layout:
     def _server(self, controller_id: int, other: int) -> str:
         """Return the host and ports of ZooKeeper ``other`` for the settings of ``controller_id``.
 
-        Both may be the same ZooKeeper.
+        The two ids may be equal.
         """
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)

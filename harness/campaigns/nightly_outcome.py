@@ -60,8 +60,8 @@ class ReleaseOutages:
     Attributes:
         measure: the kind of outage, from ``harness.runs.availability.MEASURES``.
         now_s: the median of the longest outages of tonight's cells.
-        before_s: the median of the medians that these settings had in earlier nights. None if no
-            setting ran before.
+        before_s: each of these settings has a median of its outages in earlier nights; the median
+            of these. None if no setting ran before.
         cells: number of tonight's cells that ran before, too. If no cell ran before, the number of
             all tonight's cells.
     """

@@ -136,10 +136,10 @@ def final_read(
     open_s: float | None = None,
     library: ReaderLibrary = LIBRDKAFKA,
 ) -> tuple[PartitionRead, ...]:
-    """Write a fence into every partition of the plan's topic and read up to it, within one limit.
+    """Write a fence record into every partition of the plan's topic, and read up to the fence.
 
-    Half of the limit is for the fences. So a partition without a leader does not prevent the read
-    of the other partitions.
+    Half of the time limit is for the writes of these records. So a partition without a leader does
+    not prevent the read of the other partitions.
 
     Args:
         fence: settings for a producer with acks=all.

@@ -1,4 +1,4 @@
-"""The cluster drivers, by their names in a plan. A driver makes the site of a cluster's nodes."""
+"""The cluster drivers by name. A driver makes a site, which runs the nodes of a cluster."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An administrator's changes to a running cluster. They are the same for every driver."""
+"""Changes to a running cluster, as an administrator makes them. All drivers share this code."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -22,11 +22,11 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def probe(self) -> Probe:
-        """Return a new probe."""
+        """Return a new probe, which reads the state of replicas and leaders."""
 
     @abstractmethod
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft that uses ``brokers``. None means all brokers."""
+        """Return a view of the state in ZooKeeper or KRaft, through ``brokers`` (None: all)."""
 
     @abstractmethod
     def _running(self) -> dict[int, Address]:
@@ -34,12 +34,12 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _paused(self, *but: int) -> AbstractContextManager[None]:
-        """Pause every running broker except ``but`` during the context."""
+        """Pause every running broker except ``but`` while the context is open."""
 
     def _require_ours(self, topic: str) -> None:
-        """Raise an error if this cluster may not change a topic.
+        """Raise an error if the harness may not change a topic of this cluster.
 
-        By default it may change every topic.
+        By default, the harness may change every topic.
         """
         del topic
 
@@ -61,7 +61,7 @@ class AdministeredCluster(ABC):
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Send DeleteRecords to the partition's leader.
 
-        It responds when all replicas have the change.
+        The leader responds when all replicas have deleted the records.
         """
         self._require_ours(topic)
         with contextlib.closing(self.probe()) as probe:
@@ -106,7 +106,7 @@ class AdministeredCluster(ABC):
                 topic_config.request(running, topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Request an election from the controller, or on KRaft from a broker that forwards it."""
+        """Request an election from the controller. On KRaft, a broker forwards the request."""
         self._require_ours(topic)
         candidates = self._running()
         with contextlib.closing(self._view()) as view:

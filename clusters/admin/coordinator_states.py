@@ -63,7 +63,7 @@ class ShareOffsetsRequest(FlexibleRequest):
         return cls(name="DescribeShareGroupOffsetsRequest", key=90, body=body)
 
     def answer(self, frame: bytes) -> list[Any]:
-        """Return the groups in the response, as tuples in the order of ``_ANSWER``."""
+        """Return the groups in the response: tuples with the fields in the order of ``_ANSWER``."""
         *_, groups, _ = _ANSWER.decode(BytesIO(frame))
         return list(groups or ())
 
@@ -71,8 +71,8 @@ class ShareOffsetsRequest(FlexibleRequest):
 def transactions(client: ProtocolClient, broker: int) -> frozenset[CoordinatedState]:
     """Return the states of all transactional ids that a broker coordinates.
 
-    The function sends two requests. If the coordinator removes an id between them, the id is
-    ignored.
+    The function sends two requests. It ignores an id that the coordinator removes between the two
+    requests.
 
     Raises:
         UnreachableError: the broker does not respond, or refuses the request.
@@ -97,7 +97,7 @@ def transactions(client: ProtocolClient, broker: int) -> frozenset[CoordinatedSt
 def share_starts(
     client: ProtocolClient, broker: int, group: str, topic: str, partitions: Sequence[int]
 ) -> Mapping[int, int | None]:
-    """Return a share group's start offsets by partition; None for a partition without one.
+    """Return a share group's start offset in each partition; None without a start offset.
 
     Raises:
         UnreachableError: the broker does not respond, or refuses the request.

@@ -1,7 +1,7 @@
 """Send a record once to a given broker, without waiting for the response.
 
-An ordinary client looks up the leader and retries. But a schedule needs a single write to a former
-leader that does not know of the new leader.
+An ordinary client looks up the leader and retries. But some schedules of faults need a single write
+to a former leader that does not know the new leader.
 """
 
 import threading
@@ -67,7 +67,7 @@ class DirectSender:
     def send(
         self, identity: str, partition: int, *, address: str, timestamp_ms: int | None = None
     ) -> None:
-        """Send a record. Return after TCP has accepted it; the broker may never read it.
+        """Send a record. Return when TCP has accepted the bytes; the broker may never read them.
 
         Args:
             address: ``host:port`` of the broker.

@@ -19,7 +19,7 @@ _ANSWER_S: Final = 10.0
 def request_election(
     client: ProtocolClient, brokers: Sequence[int], topic: str, partition: int, kind: int
 ) -> list[int]:
-    """Request an election (version 1, since 2.4); return the response's error codes.
+    """Send ElectLeaders (version 1, since 2.4). Return the error codes in the response.
 
     Raises:
         UnreachableError: no broker responded.
@@ -43,8 +43,8 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     """Request an unclean election for a partition without a leader.
 
     Args:
-        brokers: the brokers that may get the request: the controller; on KRaft any broker, which
-            forwards the request.
+        brokers: the controller; on KRaft any brokers, because each broker forwards the request to
+            the controller.
 
     Raises:
         UnreachableError: no broker responded.

@@ -1,4 +1,4 @@
-"""Requests in version 0 and the flexible format (KIP-482), for requests that kafka-python lacks."""
+"""Kafka requests of version 0 in the flexible format (KIP-482) that kafka-python does not have."""
 
 import struct
 from abc import ABC, abstractmethod

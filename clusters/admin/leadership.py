@@ -26,11 +26,12 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
 _ELECTION_S: Final = 5.0
-"""The time for an election. It is twice the time that 0.10 needs if a paused broker does not
+"""The limit in seconds for an election: twice the time that 0.10 needs if a paused broker does not
 respond to the controller."""
 
 _NOTICE_S: Final = 1.0
-"""The time in which a broker finds a new ZooKeeper node about which it gets no event."""
+"""The seconds in which a broker finds a new ZooKeeper node, even without an event about the
+node."""
 
 _NO_CONTROLLER: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
@@ -43,23 +44,24 @@ _ELECTED: Final = frozenset({0, elections.NOT_NEEDED})
 
 
 Freezer = Callable[..., AbstractContextManager[None]]
-"""A function whose context pauses every running broker, except the brokers with the given ids."""
+"""A function that returns a context manager. The context manager pauses every running broker,
+except the brokers with the given ids."""
 
 LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
-"""The function ``move`` or ``set_next_leader``."""
+"""The type of the functions ``move`` and ``set_next_leader``."""
 
 
 class ZooKeeperMover:
-    """Writes nodes like ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election``.
+    """Writes the ZooKeeper nodes that Kafka's scripts for reassignments and elections write.
 
     The controller handles a new order of replicas as a reassignment. The controller waits until
     every replica is in the ISR, and increases the leader epoch of the current leader
     (``KafkaController.updateLeaderEpochAndSendRequest``). The election then increases the epoch
-    again. If a replica is not in the ISR, this class writes the order to the topic's node, and
-    forces the controller to read that node again.
+    again. If a replica is not in the ISR, this class writes the new order of replicas to the
+    topic's node, and forces the controller to read that node again.
 
     Args:
-        frozen: pauses all brokers except the given ones, for a short time.
+        frozen: pauses all brokers except those with the given ids, for a short time.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -91,10 +93,10 @@ class ZooKeeperMover:
     def _elect_controller_anew(self) -> None:
         """Force a new election of the same controller, while all other brokers are paused.
 
-        A new controller does not watch its node for a short time. If it resigns then, it does not
-        take part in the election (``KafkaController.ControllerChange``). Another broker is elected,
-        and that broker must resign next. If no broker takes part, ``await_controller`` starts a new
-        election.
+        For a short time, a new controller does not watch the node ``/controller``. A controller
+        that resigns in this time does not take part in the election
+        (``KafkaController.ControllerChange``). Another broker is elected, and that broker must
+        resign next. If no broker takes part, ``await_controller`` starts a new election.
         """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
         for _ in range(_ELECTIONS):
@@ -128,7 +130,7 @@ class ZooKeeperMover:
                 self._view.delete("/controller")
 
     def _await_election(self, candidates: Collection[int], epoch: int, limit_s: float) -> int:
-        """Wait until a candidate is the controller with an epoch after this one; return its id."""
+        """Wait until a candidate is controller with an epoch above ``epoch``; return its id."""
         elected, _ = await_condition(
             lambda: (self._view.controller(), self._view.read(_EPOCH)),
             lambda seen: seen[0] in candidates and seen[1] > epoch,
@@ -140,7 +142,7 @@ class ZooKeeperMover:
         return elected
 
     def elect(self, topic: str, partition: int) -> None:
-        """Request the election of the preferred leader, and wait until it has ended."""
+        """Request the election of the preferred leader, and wait until the election has ended."""
         self._write_request(_ELECT, {"topic": topic, "partition": partition})
 
     def _write_request(self, path: str, item: Mapping[str, Any]) -> None:
@@ -167,7 +169,7 @@ class ZooKeeperMover:
 
 
 class KraftMover:
-    """Sends the requests to a running broker; the broker forwards them to the controller.
+    """Moves leadership on KRaft. A running broker forwards the requests to the controller.
 
     Args:
         brokers: id of each running broker to its address.
@@ -178,7 +180,7 @@ class KraftMover:
         self._client = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Send AlterPartitionReassignments. A new order takes effect at once."""
+        """Send AlterPartitionReassignments. A new order of replicas takes effect at once."""
         reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
         order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
         request: Any = AlterPartitionReassignmentsRequest(
@@ -221,7 +223,7 @@ def move(
 
     Args:
         brokers: id of each running broker to its address.
-        frozen: pauses all brokers except the given ones, for a short time.
+        frozen: pauses all brokers except those with the given ids, for a short time.
 
     Raises:
         WaitTimeoutError: the controller did not make the broker leader in time.

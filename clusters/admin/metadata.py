@@ -30,8 +30,8 @@ _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
 _SESSION_S: Final = 10
 _ENSEMBLE_SESSION_S: Final = 2
-"""The session timeout. A client of a paused ZooKeeper waits for it before it connects to another
-ZooKeeper."""
+"""The session timeout in seconds. If a ZooKeeper is paused, its clients connect to another
+ZooKeeper after this time."""
 
 _UPDATES: Final = 20
 _STATUS: Final = b"srvr"
@@ -112,11 +112,11 @@ class ZooKeeperView:
         return frozenset(int(name) for name in names)
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Read the topic's node."""
+        """Read the assignment in the topic's ZooKeeper node."""
         return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's node. Nodes have an id since 2.8."""
+        """Read the topic's id in the topic's ZooKeeper node, which has the id since 2.8."""
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def quorum(self) -> None:
@@ -185,7 +185,7 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Read a node, change its content in place, and write it. Retry if another client wrote it.
+        """Read a node, change its content in place, and write it. Retry after a conflict.
 
         Raises:
             UnreachableError: ZooKeeper does not respond, or other clients change the node each
@@ -203,7 +203,7 @@ class ZooKeeperView:
         )
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
-        """Create a node whose name is ``path`` and the next sequence number."""
+        """Create a node. The node's name is ``path`` plus the next sequence number."""
         data = json.dumps(node).encode()
         result = self._connected().create_async(path, data, sequence=True, makepath=True)
         self._wait(result)
@@ -237,7 +237,7 @@ class ZooKeeperView:
         return self._client
 
     def close(self) -> None:
-        """End the session. Ignore errors, because an interrupted client cannot stop."""
+        """End the session. Ignore errors, because the client may have been interrupted."""
         with contextlib.suppress(KazooException, KazooTimeoutError, OSError, AttributeError):
             self._client.stop()
             self._client.close()
@@ -308,7 +308,7 @@ class BrokersView:
         return response
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers that get requests before other brokers."""
+        """Return the brokers to which requests go first."""
         return ()
 
     def close(self) -> None:
@@ -317,7 +317,7 @@ class BrokersView:
 
 
 class KraftView(BrokersView):
-    """A KRaft cluster's state. The quorum reports the leader, up-to-date brokers report partitions.
+    """A KRaft cluster's state. Controllers report the quorum's leader, brokers report partitions.
 
     A broker's copy is milliseconds behind the controller's log. So the view first requests the end
     offset of each broker from the quorum's leader (DescribeQuorum, KIP-595). Then it sends its
@@ -353,7 +353,7 @@ class KraftView(BrokersView):
         return leader_state(self._client, self._controllers)
 
     def quorum(self) -> QuorumState:
-        """Return the quorum's state, with every controller's log, as the leader reports it."""
+        """Return the quorum's state, with every controller's log end, as its leader reports it."""
         state = self._leader_state()
         voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
         # A leader still lists a removed voter for 5 minutes, even if the id is a voter again.
@@ -383,7 +383,7 @@ class KraftView(BrokersView):
 
 
 def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
-    """Return the quorum's state from its leader. Only the leader responds to DescribeQuorum.
+    """Return the quorum's state as its leader reports it. Only the leader answers DescribeQuorum.
 
     A leader that is isolated from the other controllers does not resign at once. So the response
     with the greatest epoch is used.

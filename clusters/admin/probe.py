@@ -103,13 +103,13 @@ class ClusterProbe:
         return _offset(listed)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker acts as leader: it responds to consumers without an error."""
+        """Return whether a broker acts as leader, and so responds to consumers without an error."""
         request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows a leader epoch. If not, it refuses a fetch with it."""
+        """Return whether a broker knows a leader epoch. It refuses fetches with unknown epochs."""
         fetch = self._fetch(broker, topic, partition, 0, epoch=epoch)
         [fetched] = self._client.ask(broker, fetch)
         if fetched.error_code or not fetched.responses:
@@ -136,7 +136,7 @@ class ClusterProbe:
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offsets by partition; None for no offset (KIP-932)."""
+        """Return a share group's start offset by partition; None without an offset (KIP-932)."""
         return coordinator_states.share_starts(self._client, broker, group, topic, partitions)
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ from highwater.harness.base.waiting import await_condition
 
 _CLUSTER_LIMIT_S: Final = 30.0
 Note = Callable[[str, int | None], None]
-"""A function that gets a sentence about an action, and the broker's id."""
+"""A function that gets a sentence about an action, and the id of the broker; None without a
+broker."""
 
 
 def await_sessions(
@@ -48,9 +49,9 @@ def await_sessions(
 
 
 def await_cluster(cluster: Cluster, probe: Probe) -> int:
-    """Wait until every broker has a session and a controller is elected; return the controller.
+    """Wait until every broker has a session; return the id of the elected controller.
 
-    On a cluster that runs several stories, a broker may have restarted shortly before.
+    If several stories use the same cluster, a broker may have restarted shortly before.
 
     Raises:
         WaitTimeoutError: a broker has no session, or there is no controller, at the limit.

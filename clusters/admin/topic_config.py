@@ -18,18 +18,18 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 
 Changes = Mapping[str, str | None]
-"""The new value of each setting by its name. None restores the brokers' default."""
+"""Name of each setting to its new value. None restores the brokers' default."""
 
 _TOPIC: Final = 2
 BROKER: Final = 4
 GROUP: Final = 32
-"""Kinds of resources, by Kafka's codes."""
+"""Kafka's codes for two kinds of resources: topics and groups."""
 
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0
 _BY_PATH: Final = (0, 10, 1)
-"""The first release whose notifications contain the path of the changed topic. Older notifications
-contain its kind and its name."""
+"""The first release whose notifications contain the path of the changed topic. Notifications of
+older releases contain the kind (topic) and the topic's name."""
 
 
 def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -> None:

@@ -1,4 +1,4 @@
-"""Nodes that faults kill, pause and restart, and the nodes of ZooKeeper and KRaft controllers."""
+"""The nodes of a cluster that faults kill, pause and restart: brokers, ZooKeepers, controllers."""
 
 import itertools
 import resource
@@ -18,7 +18,7 @@ from highwater.harness.base.waiting import await_condition
 
 
 class RealNode:
-    """A broker, ZooKeeper or controller: ClusterNode of ``clusters.core.interfaces``."""
+    """A broker, ZooKeeper or controller. Implements ClusterNode of ``clusters.core.interfaces``."""
 
     def __init__(self, node_id: int, node: Node) -> None:
         self._id = node_id
@@ -60,7 +60,7 @@ class RealNode:
         self._limit(resource.RLIMIT_FSIZE, 0 if limited else None)
 
     def limit_descriptors(self, *, limited: bool) -> None:
-        """Set the JVM's limit to its first free descriptor, or to its hard limit."""
+        """Set the JVM's limit of open files to its first free descriptor, or to the hard limit."""
         used = {path.name for path in Path(f"/proc/{self._pid()}/fd").iterdir()}
         free = next(number for number in itertools.count() if str(number) not in used)
         self._limit(resource.RLIMIT_NOFILE, free if limited else None)
@@ -78,7 +78,7 @@ class RealNode:
         return syscall_injection.injected(self._pid(), rule, self._node.log)
 
     def shift_clock(self, offset_s: float) -> None:
-        """Write the offset to the file that the library in the node's JVM reads."""
+        """Write the clock's offset to the file that libfaketime in the node's JVM reads."""
         broker_clock.shift(self._node.log, offset_s)
 
     def _pid(self) -> int:

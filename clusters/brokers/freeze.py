@@ -1,4 +1,4 @@
-"""Make evidence from log directories: keep the files that a judge reads, remove all others."""
+"""Make evidence from log directories: keep the files that the judge reads, remove all others."""
 
 import contextlib
 import re
@@ -127,8 +127,8 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
     """Copy coordinators' topics, and the brokers' checkpoint files.
 
-    If a coordinators' topic was used, it has a replica on every broker. If a cluster of several
-    brokers has only one replica, the topic was not used.
+    If a coordinators' topic was used, every broker has a replica of it. If there are several
+    brokers, but only one replica, the topic was not used.
     """
     target = parent / COORDINATORS_FOLDER
     folders_of_brokers = list(log_dirs(replicas))

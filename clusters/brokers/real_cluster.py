@@ -71,7 +71,7 @@ class RealBroker(RealNode):
 
     @property
     def level(self) -> Level:
-        """The broker's software level. After ``install`` it is the level of its next start."""
+        """The broker's software level; after ``install``, the level of the broker's next start."""
         return self._level
 
     def install(self, level: Level) -> None:
@@ -83,7 +83,7 @@ class RealBroker(RealNode):
         self._level = level
 
     def finalized(self, level: Level) -> None:
-        """Store the level to which the broker's cluster was finalized."""
+        """Store the release level whose features the broker's cluster has finalized."""
         self._level = level
 
     @property
@@ -101,14 +101,14 @@ class RealBroker(RealNode):
         return (self.directory / name).read_text(encoding="utf-8")
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return the files in the broker's flush trace without a flush; remove the trace."""
+        """Return the files that the broker replaced without a flush. Remove the flush trace."""
         trace = flush_trace.trace_of(self._node.log)
         files = flush_trace.unflushed(trace)
         trace.unlink()
         return files
 
     def start(self) -> None:
-        """Start with the old data after the old session has ended. Do nothing after ``close``."""
+        """Start the broker when its old session has ended. Do nothing after ``close``."""
         if self._node.state == "running" or self._node.released:
             return
         if self._node.state == "paused":
@@ -118,7 +118,7 @@ class RealBroker(RealNode):
         self._node.wait_for(self._node.require_listening, "to listen")
 
     def restart(self) -> None:
-        """Stop the broker and start it, even if the stop failed."""
+        """Stop the broker, and then start the broker, even if the stop failed."""
         try:
             self.stop()
         finally:
@@ -209,8 +209,8 @@ class RealCluster(AdministeredCluster):
         """Send a request to which only this ZooKeeper or controller can respond.
 
         Raises:
-            UnreachableError: the node does not respond; or, although a majority runs, the node
-                knows no leader.
+            UnreachableError: the node does not respond, or knows no leader although a majority
+                runs.
         """
         address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]
@@ -253,7 +253,7 @@ class RealCluster(AdministeredCluster):
         )
 
     def _topic_id(self, topic: str) -> str:
-        """Return the topic id in this release's fetch requests; "" if they have the name."""
+        """Return the topic's id if this release's fetch requests have ids, otherwise ""."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -298,7 +298,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def probe(self) -> Probe:
-        """Return a new probe. Not thread-safe."""
+        """Return a new probe, which reads the state of replicas and leaders. Not thread-safe."""
         return ClusterProbe(
             lambda broker: self._brokers[broker].level.release.wire,
             self._site.public.brokers,
@@ -327,7 +327,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Send to the KRaft controller the levels that are higher than its finalized levels."""
+        """Send the KRaft controller each feature level that is higher than its finalized level."""
         kraft_features.finalize_features(self._running(), levels)
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
@@ -413,7 +413,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft.
+        """Return a view, which reads the cluster's state in ZooKeeper or KRaft.
 
         A KRaft view uses ``brokers`` (default: all brokers).
         """
@@ -440,7 +440,7 @@ class RealCluster(AdministeredCluster):
                 )
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
-        """Wait for all ports in parallel, because a container responds slowly.
+        """Wait in parallel until every broker listens, because containers respond slowly.
 
         Ctrl-C ends the wait.
         """
@@ -511,7 +511,7 @@ def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Return the registered brokers. If no coordinator responds, return an empty set."""
+    """Return the registered brokers; empty if no ZooKeeper or controller responds."""
     try:
         return view.live_brokers()
     except UnreachableError:

@@ -28,8 +28,8 @@ def base_image(client: Client) -> str:
     """Return the name of the base image. Pull or build the image if it does not exist yet.
 
     If the variable ``HIGHWATER_BASE_IMAGE`` is set, it names the image. Otherwise the function uses
-    an image that it built earlier. If there is none, it builds one from Debian's packages with
-    apt-get, or without apt-get pulls one from a registry.
+    an image that it built earlier. Without such an image, the function builds the image from
+    Debian's packages. If apt-get is missing, the function pulls the image from a registry.
     """
     configured = os.environ.get(VARIABLE)
     if configured:

@@ -1,8 +1,8 @@
 """Wait until a harness ends, and remove its remaining containers: ``-m …cleanup_guard CLAIM``.
 
 The guard's standard input is a pipe from the harness. The pipe ends when the harness ends, even by
-SIGKILL. If the harness closed its cluster, it has already removed the claim (see
-``clusters.containers.ownership``), and the guard does nothing.
+SIGKILL. If the harness has closed its cluster, the claim (see ``clusters.containers.ownership``) no
+longer exists, and the guard does nothing.
 """
 
 import sys
@@ -16,7 +16,7 @@ _EVERY_S = 0.25
 
 
 def main(claim: str) -> None:
-    """Remove containers and networks with the claim's label until none appears for 2 seconds."""
+    """Remove containers and networks with the claim's label, until no more appear for 2 seconds."""
     sys.stdin.read()
     if not ownership.is_open(claim):
         return

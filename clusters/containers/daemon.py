@@ -57,7 +57,7 @@ def user(client: Client) -> str:
 def _require_here(url: str) -> None:
     """Raise a HarnessError if the daemon is on another machine.
 
-    It would mount that machine's folders.
+    Such a daemon would mount folders of its own machine.
     """
     place = urlsplit(url)
     if place.scheme == "http+docker" and place.hostname != "ssh":
@@ -103,7 +103,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's reason, which nested exceptions contain."""
+    """Return the operating system's error text, which nested exceptions may contain."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:

@@ -53,7 +53,7 @@ _NOT_FROZEN: Final = "unable to freeze"  # runc's error when it stops trying
 def open_site(
     release: Release, *, brokers: int, wired: bool, options: NodeOptions
 ) -> "ContainerSite":
-    """Return a site for containers, for 0.10.2 and later. Build a release's image at its first use.
+    """Return a site, which runs containers (0.10.2 and later). Build an image at its first use.
 
     Raises:
         HarnessError: Docker or an image is missing.
@@ -212,7 +212,7 @@ class ContainerProcess:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The JVM's process id. Empty if this machine does not have the container's processes."""
+        """The JVM's process id. Empty if the container's processes run on another machine."""
         with contextlib.suppress(HarnessError, OSError), errors("lost a container"):
             self._container.reload()
             pid = int(self._container.attrs["State"]["Pid"])
@@ -310,10 +310,10 @@ def _rehearse(image: Image, release: Release, folder: Path) -> None:
 
 
 def _group(subnet: str) -> str:
-    """Return the first three numbers of the addresses in a range.
+    """Return the first three numbers of a subnet's addresses, such as ``172.20.0``.
 
     Raises:
-        HarnessError: the range is smaller than /24, so it does not contain every node address.
+        HarnessError: the subnet is smaller than /24, so it does not contain every node address.
     """
     network = ip_network(subnet)
     if network.prefixlen > _LARGEST_PREFIX:

@@ -61,7 +61,7 @@ class DockerState:
     """The state of a Docker daemon that responds.
 
     Attributes:
-        base: the name of the base image, or how it will be built.
+        base: the name of the base image, or a text about the source from which it will be made.
         releases: releases that have an image, with today's jars or with older jars.
         left: number of Highwater's containers, including those of running clusters.
     """

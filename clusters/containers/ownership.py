@@ -65,7 +65,7 @@ class Claim:
 
 
 def remove(client: Client, claim: str) -> int:
-    """Remove the claim's containers and networks; return their number.
+    """Remove the containers and networks with a claim's label; return their number.
 
     Other processes may remove them at the same time.
     """
@@ -87,7 +87,7 @@ def remove(client: Client, claim: str) -> int:
 
 
 def forget(claim: str) -> None:
-    """Remove the claim's file. No container or network may have the claim's label any more."""
+    """Remove the claim's file. Call this when no container or network has the claim's label."""
     (_folder() / claim).unlink(missing_ok=True)
 
 

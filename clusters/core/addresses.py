@@ -32,8 +32,8 @@ _BLOCKS = _PORTS[::_BLOCK]
 
 
 Connector = Callable[[tuple[str, int], float], socket.socket]
-"""A function that opens a connection to an address. The connection is ready for requests. The limit
-is in seconds for each step. The function may raise OSError."""
+"""A function that opens a connection, which is then ready for requests. The arguments are the
+address, and the limit in seconds for each step. The function may raise OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsemblePorts:
-    """Ports of one ZooKeeper for other ZooKeepers.
+    """Ports of one ZooKeeper to which other ZooKeepers connect.
 
     Attributes:
         quorum: port for followers, while this ZooKeeper is the leader.
@@ -72,7 +72,7 @@ class EnsemblePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalAddresses:
-    """The addresses at which nodes connect to each other, if they are not the public ones."""
+    """Addresses at which nodes connect to each other, if they differ from the public addresses."""
 
     brokers: Mapping[int, Address]
     coordination: Mapping[int, Address]
@@ -162,7 +162,7 @@ class AddressGroup:
 
 
 Addresses = AddressGroup | InternalAddresses
-"""Addresses of a cluster's nodes, as clients or as other nodes use them."""
+"""Addresses of a cluster's nodes, for clients or for other nodes."""
 
 
 def free_ports(count: int) -> list[int]:

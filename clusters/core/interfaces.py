@@ -40,7 +40,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """A replica's state at its broker: the offset of its next record, and its own HW."""
+    """A replica's LEO (the offset of its next record) and HW, as its broker reports them."""
 
     leo: int
     hw: int
@@ -53,7 +53,8 @@ class QuorumState:
     Attributes:
         leader: node id of the leader.
         hw: the high watermark of the metadata log: every record before it is committed.
-        voters: node id to log end offset. Before it, the voter's log equals the leader's.
+        voters: node id to log end offset. Before this offset, the voter's log equals the leader's
+            log.
         observers: node id to log end offset for nodes without a vote, except brokers.
     """
 
@@ -213,7 +214,7 @@ class Probe(ClusterView, Protocol):
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offsets by partition; None for no offset (KIP-932).
+        """Return a share group's start offset by partition; None without an offset (KIP-932).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not coordinate the group.
@@ -244,8 +245,8 @@ class ClusterNode(Protocol):
         """Start the node with its old data.
 
         A broker's start returns when its old session has ended and its port responds. The start of
-        a controller or ZooKeeper returns when it responds. If a majority runs, it must also belong
-        to the majority.
+        a controller or ZooKeeper returns when it responds. If a majority of the controllers or
+        ZooKeepers runs, the node must also belong to the majority.
 
         Raises:
             HarnessError: the node exited before. The message has the last lines of its log.
@@ -330,11 +331,11 @@ class Broker(ClusterNode, Protocol):
 
     @property
     def level(self) -> Level:
-        """The broker's software level. After ``install`` it is the level of its next start."""
+        """The broker's software level; after ``install``, the level of the broker's next start."""
 
     @property
     def directory(self) -> Path:
-        """The broker's log directory; if it has several, the first.
+        """The broker's log directory; the first, if the broker has several log directories.
 
         While the broker is down, other programs may change files in it.
         """
@@ -440,7 +441,7 @@ class Cluster(Protocol):
         """
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Delete a partition's records before an offset (KIP-107). Wait until all replicas did so.
+        """Delete a partition's records before an offset (KIP-107). Wait for all replicas.
 
         Raises:
             HarnessError: the leader refuses.
@@ -461,7 +462,7 @@ class Cluster(Protocol):
     def reassign(
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
-        """Reassign a partition to other replicas. Return when exactly these exist and are in sync.
+        """Reassign a partition. Return when exactly these replicas exist and are in sync.
 
         Without ``awaited`` the method returns as soon as the controller has the request.
 
@@ -480,7 +481,7 @@ class Cluster(Protocol):
     def finalize_features(self, levels: Mapping[str, int]) -> None:
         """Finalize features at these levels or higher (KRaft, KIP-584).
 
-        Every running broker gets the levels.
+        The method waits until every running broker has the levels.
 
         Raises:
             HarnessError: Kafka refuses.
@@ -563,7 +564,7 @@ class Cluster(Protocol):
             The folder ``replicas`` with one folder for each broker id. That folder has
             ``<topic>-<partition>/*.log``, ``leader-epoch-checkpoint`` and the broker's
             ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
-            removed. The cluster cannot be used after this.
+            removed. The cluster cannot be used after ``freeze``.
         """
 
     def close(self) -> None:

@@ -31,7 +31,8 @@ class ExternalBroker:
     responds again, they are removed from the journal.
 
     Attributes:
-        hold: descriptor that a fault's command keeps open until it exits. The guard waits for this.
+        hold: file descriptor that a fault's command keeps open until the command exits. The guard
+            waits for the exit.
     """
 
     id: int
@@ -125,8 +126,8 @@ class ExternalBroker:
     def heal(self) -> None:
         """Heal all faults of the broker.
 
-        Signals are delayed in the meantime. After an interruption, the next process would run the
-        healing commands again.
+        The method delays signals until its end. Otherwise, after an interruption, the next process
+        would run the healing commands again.
         """
         damage = self.journal.entry.wounds.get(self.id)
         if damage is None:

@@ -315,7 +315,7 @@ class ExternalCluster(AdministeredCluster):
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
     """Start the guard, which shares the journal's lock.
 
-    If this process is killed, it heals the faults.
+    If this process is killed, the guard heals the faults.
     """
     return subprocess.Popen(
         [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],

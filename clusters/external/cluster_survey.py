@@ -46,8 +46,8 @@ _TOPIC, _BROKER = 2, 4
 _WITH_NODES: Final = 2
 """The first DescribeQuorum version with the controllers' addresses (3.9, KIP-853)."""
 _INHERITED: Final = (2, 4, 5)
-"""Sources of a setting that a broker has without the cluster: set for this broker only, set in its
-file, or Kafka's default."""
+"""Kafka's codes for the sources of a setting that may differ from broker to broker: set for one
+broker only, set in the broker's file, or Kafka's default."""
 
 _TOPIC_SETTINGS: Final = (
     "remote.storage.enable",
@@ -219,7 +219,7 @@ class ClusterSurvey:
     def _controllers(
         self, connection: BrokerConnection, versions: _Versions
     ) -> tuple[int | None, list[Any]]:
-        """Return the number of voters, and the nodes with their addresses (3.9 or later)."""
+        """Return the number of the quorum's voters, and its nodes with addresses (3.9 or later)."""
         version = min(_WITH_NODES, versions.apis[_DESCRIBE_QUORUM])
         [response] = self._ask(connection, quorum_request(version=version))
         partitions = [part for topic in response.topics for part in topic.partitions]

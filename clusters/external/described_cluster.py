@@ -62,7 +62,8 @@ _BROKERS_NAME: Final = {
         *_TIMESTAMP_LIMITS,
     )
 } | {_TOMBSTONES: "log.cleaner.delete.retention.ms"}
-"""A topic's setting to the broker's setting that is its default, if the two names differ."""
+"""Name of a topic setting to the name of the broker setting that is its default, if the names
+differ."""
 
 
 class _InternalTopic(NamedTuple):
@@ -99,7 +100,8 @@ _INTERNAL: Final[Mapping[str, _InternalTopic]] = {
 _OWN_REPLICAS: Final = "3"
 _OWN_MIN_ISR: Final = "2"
 _RENEWED_TIER: Final = (4, 3)
-"""From this release on, the tier's topic has its own setting for min.insync.replicas (KIP-1235)."""
+"""From this release on, the remote tier's metadata topic has its own setting for
+min.insync.replicas (KIP-1235)."""
 _CLEAN_FROM: Final = (0, 11)
 """From this release on, unclean elections are off by default (KIP-106)."""
 _VERIFIED_FROM: Final = (3, 6)
@@ -117,8 +119,8 @@ _VARIABLE: Final = re.compile(r"\$\{?\w+(?::?-(?P<default>[^}]*))?\}?")
 _PREFIX: Final = re.compile(r"KAFKA_(?:CFG_)?")
 _TAG: Final = re.compile(r"(?:^|[-:v])(\d+\.\d+(?:\.\d+)*)")
 _CONFLUENT: Final = {5: 2, 6: 2, 7: 3, 8: 4}
-"""Confluent Platform's major version to Kafka's. From 7 on, their minor versions are the same. 6.x
-has Kafka 2.6 and later."""
+"""Confluent Platform's major version to Kafka's major version. From 7 on, both have the same minor
+version. 6.x has Kafka 2.6 and later."""
 _MINOR_OF_6: Final = 6
 
 
@@ -130,7 +132,7 @@ class _Files:
     topics: list[tuple[str, int | None, int | None, Settings]] = field(default_factory=list)
     voters: int | None = None
     in_pools: int = 0
-    """Brokers of Strimzi's node pools."""
+    """Number of brokers in Strimzi's node pools."""
     zookeeper: bool = False
     features: dict[str, int] = field(default_factory=dict)
     controllers: list[Settings] = field(default_factory=list)
@@ -145,7 +147,7 @@ class _Node:
     where: str
     settings: Settings
     open: frozenset[str] = frozenset()
-    """Settings whose values come from the environment."""
+    """Names of settings whose values are unknown, because environment variables contain them."""
     release: ReleaseRange | None = None
 
 
@@ -209,7 +211,7 @@ def read_files(
 
 
 class _BrokerDefaults:
-    """The brokers' settings. If they do not have a setting, Kafka's default is used.
+    """The brokers' settings. If a setting is missing, Kafka's default is used.
 
     Attributes:
         used: the defaults that were used, because no file has the setting.
@@ -230,7 +232,7 @@ class _BrokerDefaults:
         return tiered and not self.before(_INTERNAL[topic].since)
 
     def value(self, name: str, default: str) -> str | None:
-        """Return the brokers' weakest value of a setting. None if it comes from the environment."""
+        """Return the weakest value of a setting on any broker; None if the value is unknown."""
         if any(name in node.open for node in self._nodes):
             return None
         values = {node.settings.get(name, default) for node in self._nodes}
@@ -247,7 +249,7 @@ class _BrokerDefaults:
         return _number(name, self.value(name, default) or default)
 
     def settings(self, given: Settings) -> dict[str, str]:
-        """Return the settings in force of a topic, from its own settings and the defaults."""
+        """Return a topic's effective settings: its own settings and the brokers' defaults."""
         kafka = {
             _MIN_ISR: "1",
             UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
@@ -361,7 +363,7 @@ def _add(
     release: ReleaseRange | None = None,
     count: int = 1,
 ) -> None:
-    """Add brokers with these settings, unless the settings are those of a controller only."""
+    """Add brokers with these settings, unless the node is only a controller."""
     settings = {name: _plain(value) for name, value in given.items()}
     opened = frozenset(name for name, value in settings.items() if _VARIABLE.search(value))
     files.unseen += [f"{where}: {name} is {settings[name]}" for name in sorted(opened)]

@@ -18,7 +18,7 @@ LONGEST_S = 60.0
 
 
 def main(folder: Path, commands: int, lock: int) -> None:
-    """Heal the faults. A fault that stays is in the journal, and guard.log has the reason."""
+    """Heal the faults. Faults that are not healed stay in the journal; guard.log says why."""
     sys.stdin.read()
     if read(folder) is None:
         return

@@ -1,4 +1,4 @@
-"""Heal the faults that a journal lists. The run itself, its guard, or the next run does this.
+"""Heal the faults that a journal lists, in the run itself, in its guard or in the next run.
 
 Healing needs only the journal.
 """
@@ -39,11 +39,11 @@ _AWAY_S: Final = 3.0
 again when a client requests it, and our clients request it every second."""
 
 _STEADY_S: Final = 5.0
-"""A resumed broker may need these seconds to notice the end of its session. A new controller may
-need them to send the change."""
+"""The seconds that a resumed broker may need to notice the end of its session, or that a new
+controller may need to send the changed metadata."""
 
 Say = Callable[[str], None]
-"""A function that gets a line about each completed step."""
+"""A function that gets a line of text about each completed healing step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class ClusterHealer:
     )
 
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Run a broker's healing commands, unless it responds, and wait until it has a session.
+        """Run a broker's healing commands, unless the broker responds. Wait for its session.
 
-        If two threads call this, the second waits, and then finds the broker healed. No command is
-        run twice.
+        If two threads call this method, the second thread waits, and then finds the broker healed.
+        No command is run twice.
         """
         with self.locks[broker]:
             self._heal(broker, cures)

@@ -86,7 +86,7 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
 
 
 def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
-    """Raise an error if no broker of this release has the cluster's Fetch version and coordination.
+    """Raise an error unless this release fits the cluster's Fetch version, and KRaft or ZooKeeper.
 
     If the cluster's release is not in the catalogue, the user may name the nearest older release.
     """

@@ -58,7 +58,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.wounds or self.topics)
 
     def steps_left(self) -> str:
-        """Return the remaining steps as a part of a sentence. Return "" if no step remains."""
+        """Return the remaining healing steps as a part of a sentence; "" if no step remains."""
         brokers, topics = ", ".join(map(str, self.wounds)), ", ".join(self.topics)
         steps = [f"broker {brokers} is healed"] if brokers else []
         steps += [f"the topic {topics} is deleted"] if topics else []
@@ -147,13 +147,13 @@ class Journal:
             self.entry = replace(entry, topics=topics)
 
     def release(self) -> None:
-        """Release the lock. A guard that inherited the lock still has it."""
+        """Release the lock. A guard that inherited the lock still has the lock."""
         _close(self.lock, self._running)
         self.lock = self._running = -1
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[ClusterDamage]:
-        """Yield the entry. When the block has replaced it, write the new entry to disk."""
+        """Yield the journal's entry. After the block has replaced ``entry``, write it to disk."""
         with self._thread:
             yield self.entry
             path = self.folder / "open.json"
@@ -178,7 +178,7 @@ def read(folder: Path) -> ClusterDamage | None:
     """Return the faults that must be healed, or None.
 
     Raises:
-        HarnessError: the file is malformed. A crash of the harness alone cannot cause this.
+        HarnessError: the file is malformed. A crash of the harness alone cannot damage the file.
     """
     path = folder / "open.json"
     try:
@@ -218,7 +218,7 @@ def _clusters() -> Path:
 
 
 def _lock_file(path: Path, running: int) -> int:
-    """Lock a file. If the guard of an ended harness has the lock, wait until the guard has healed.
+    """Lock a file. If an ended harness's guard has the lock, wait until the faults are healed.
 
     A harness with the lock also locks ``running``, which no guard inherits. A process id would not
     show whether that harness still runs, because the id may belong to another container or another

@@ -166,7 +166,7 @@ class MetadataView(BrokersView):
         return super().live_brokers() & self._ours
 
     def unlisted(self, brokers: Iterable[int]) -> str:
-        """Return a sentence about a broker that does not list all ``brokers``, or ""."""
+        """Return a sentence about a broker whose metadata does not list all ``brokers``, or ""."""
         expected = frozenset(brokers)
         request = MetadataRequest(version=self._metadata, topics=[])
         for broker in sorted(expected):

@@ -1,8 +1,8 @@
 """The releases that a broker may have, according to its supported features.
 
 No response of a broker contains its release. On KRaft, the newest supported metadata.version
-increases with each minor release. On ZooKeeper, the newest version of Fetch increases with most of
-them. Patch releases such as 4.0.0, 4.0.1 and 4.0.2 do not differ.
+increases with each minor release. On ZooKeeper, the newest version of Fetch increases with most
+minor releases. Patch releases such as 4.0.0, 4.0.1 and 4.0.2 do not differ.
 """
 
 from collections.abc import Mapping

@@ -1,1 +1,1 @@
-"""Nodes as processes of this machine."""
+"""A cluster's nodes as processes of this machine."""

@@ -25,7 +25,7 @@ from highwater.harness.releases.catalogue import Release
 
 
 def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptions) -> "LocalSite":
-    """Return a site for local processes. Create a release's class archive at its first use.
+    """Return a site, which runs local processes. Make a release's class archive at its first use.
 
     Args:
         wired: whether the relay will be between the nodes.

@@ -34,7 +34,7 @@ def clock_of(log: Path) -> Path:
 
 
 def why_not() -> str:
-    """Return why a broker cannot have its own clock on this machine. Empty if it can have one."""
+    """Return why a broker cannot have its own clock on this machine; empty if it can."""
     there = sys.platform == "linux" and platform.machine() == "x86_64"
     return "" if there else "needs libfaketime, which exists for Linux on x86-64 only"
 
@@ -85,7 +85,7 @@ def command(words: Sequence[str], log: Path) -> list[str]:
 
 
 def shift(log: Path, offset_s: float) -> None:
-    """Set the offset of a node's clock in seconds. Return when the node's clock has it.
+    """Set the offset of a node's clock in seconds. Return when the clock has this offset.
 
     Raises:
         HarnessError: the node was started without its own clock.
@@ -131,10 +131,10 @@ class ClockJournal:
                     self._spans.append((int(begun), round(float(offset) * 1e9)))
 
     def ahead_ns(self, shown_ns: int) -> int:
-        """Return the offset of a node's clock at the time that it showed. Call in order of time.
+        """Return the clock's offset when the clock showed ``shown_ns``. Call in order of time.
 
-        The result is exact, except for ``READ_EVERY_S`` after a change. In that time, it is the
-        offset before or after the change.
+        The result is exact, except for ``READ_EVERY_S`` after a change. In that time, the result is
+        the offset before or after the change.
         """
         for number in range(self._at, len(self._spans)):
             begun_ns, offset_ns = self._spans[number]

@@ -44,7 +44,8 @@ def broker(
         public: address for clients.
         inside: address at which the broker listens for other brokers. This address differs from
             ``public`` in a container or with a relay.
-        advertised: address to which other brokers connect: ``inside``, or the relay before it.
+        advertised: address to which other brokers connect: ``inside``, or the relay's address for
+            this broker.
         coordination: controller id to the address of that ZooKeeper or controller.
     """
     settings = {
@@ -129,12 +130,12 @@ def server_entry(host: str, ports: EnsemblePorts) -> str:
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
-    """Remove ``metadata.version`` from settings, because it is a feature that formatting sets."""
+    """Remove ``metadata.version`` from settings, because ``format_node`` sets this feature."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """Return one listener, or one for clients and another for brokers (KIP-103, 0.10.2)."""
+    """Return settings for one listener, or for one each for clients and brokers (KIP-103)."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",

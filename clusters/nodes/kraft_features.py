@@ -224,7 +224,7 @@ def _written_checkpoint(log_directory: Path) -> bytes:
     """Return the only checkpoint below a formatted log directory.
 
     Raises:
-        FileNotFoundError: there is no checkpoint, or more than one.
+        FileNotFoundError: there is no checkpoint, or there are several checkpoints.
     """
     files = _written_checkpoints(log_directory)
     if len(files) != 1:

@@ -79,7 +79,7 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
 
     def log_directories(self, broker_id: int) -> tuple[Path, ...]:
-        """Return a broker's log directories: one below ``replicas``, the others beside it."""
+        """Return a broker's log directories: one below ``replicas``, others next to that folder."""
         more = self.directory / MORE_LOG_DIRS / str(broker_id)
         numbers = range(2, self._options.log_dirs + 1)
         return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
@@ -151,7 +151,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self) -> Mapping[str, bytes]:
-        """Return the files that name the first voters. Without files, the settings name them."""
+        """Return the files that name the first voters; empty if the settings name the voters."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"
@@ -228,9 +228,9 @@ class Layout:
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int, other: int) -> str:
-        """Return the host and ports of a ZooKeeper, for the settings of ``controller_id``.
+        """Return the host and ports of ZooKeeper ``other`` for the settings of ``controller_id``.
 
-        ``other`` may be the same ZooKeeper.
+        The two ids may be equal.
         """
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)

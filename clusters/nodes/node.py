@@ -79,9 +79,9 @@ class Node:
     def wait_for(
         self, look: Callable[[], _T], what: str, until: Callable[[_T], bool] | None = None
     ) -> None:
-        """Wait while the node starts.
+        """Wait for a condition while the node starts.
 
-        If it exits, raise an error with the last lines of its log.
+        If the node exits, raise an error with the last lines of its log.
         """
 
         def look_alive() -> _T:

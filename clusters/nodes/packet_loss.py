@@ -24,7 +24,7 @@ def why_not() -> str:
 def lose(pid: int, share: float) -> None:
     """Drop a share of the packets that reach a process's network.
 
-    The share replaces an earlier share.
+    This share replaces the share of an earlier call.
 
     Raises:
         HarnessError: this user may not enter the network, or a program is missing.

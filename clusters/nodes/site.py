@@ -16,7 +16,7 @@ from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One start of a node's JVM. Threads can share it. Every method returns after its effect."""
+    """One start of a node's JVM. Thread-safe. Methods return after they have taken effect."""
 
     @property
     def state(self) -> BrokerState:
@@ -108,9 +108,9 @@ class Site(Protocol):
     def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
         """Hosts at which the relay listens between two ZooKeepers, by pair of ZooKeepers.
 
-        Only the first ZooKeeper of the pair uses the host. The relay has the same ports there as
-        the second ZooKeeper, and forwards to it. The mapping is empty if the harness cannot choose
-        hosts.
+        Only the first ZooKeeper of the pair uses the host. At this host, the relay listens on the
+        second ZooKeeper's ports, and forwards to that ZooKeeper. The mapping is empty if the
+        harness cannot choose hosts.
         """
 
     def wire_host(self, broker: int) -> str:

@@ -1,4 +1,4 @@
-"""Put the relay between the nodes of a cluster.
+"""Put the relay (a proxy) between the nodes of a cluster.
 
 Every broker advertises an address of the relay to other brokers. Each broker also has its own relay
 address for each ZooKeeper. By this address, the relay identifies the sender of a request to
@@ -7,8 +7,8 @@ ZooKeeper. A request to another broker or to a KRaft controller names its sender
 ``clients`` is set. Brokers then advertise another relay address to clients, and the relay
 identifies a client by its client id.
 
-Releases before 0.10.2 have one listener for brokers and clients (KIP-103). There clients always
-connect through the relay, but without ``clients`` no rule applies to them.
+Releases before 0.10.2 have one listener for brokers and clients (KIP-103). Clients of such releases
+always connect through the relay, but without ``clients`` no rule applies to these clients.
 """
 
 from dataclasses import astuple
@@ -98,7 +98,7 @@ class Wiring:
         )
 
     def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return a broker's setting that directs clients to the relay. Empty without it."""
+        """Return a broker's setting for clients that use the relay; empty if clients bypass it."""
         if not (self.clients and self._listeners):
             return {}
         external, internal = self.clients[broker], self.peers[broker]

@@ -30,7 +30,7 @@ class KafkaApi(NamedTuple):
         key: API key, the number in the protocol.
         since: the first release that has the request.
         until: the first release that no longer has it; None if all later releases have it.
-        keeper: ``zookeeper`` or ``kraft`` for a request that only clusters of this kind send.
+        keeper: ``zookeeper`` or ``kraft`` for a request that only nodes of such clusters send.
         properties: for each property, the first release whose requests have it. ``epoch`` is the
             producer epoch if the request has one, otherwise the leader epoch.
     """

@@ -43,12 +43,12 @@ class FrameInspector:
     """Decodes frames, and finds the rules for them. This base class decodes no frame."""
 
     def read(self, frame: bytearray) -> object:
-        """Decode a complete frame to a note. Return None if no rule or report needs the frame."""
+        """Decode a complete frame. Return None if no rule or report needs the frame."""
         del frame
         return None
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message, if a rule for single messages applies to the frame."""
+        """Return the frame as a held message, if a rule for single messages applies to it."""
         del note
         return None
 
@@ -131,8 +131,8 @@ class Channel:
         A link is one direction between two nodes.
 
         Args:
-            catches: whether a rule for single messages may apply. Then every frame is read
-                completely.
+            catches: whether a rule for single messages may apply. If so, the channel reads every
+                frame completely.
         """
         rules = tuple(rules)
         self._catches = catches
@@ -149,7 +149,7 @@ class Channel:
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
-        """Discard the waiting frames that are not held messages, and return them."""
+        """Remove the waiting frames that are not held messages, and return these frames."""
         others = [inspected for inspected in self._held_frames if inspected.hand is None]
         self._held_frames = deque(self.in_hand)
         return others

@@ -138,7 +138,7 @@ class Relay:
         self._order("record", topics=[*topics], group=group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Call ``watcher`` for every report, on the thread that reads reports. None stops this."""
+        """Call ``watcher`` for every report, on the thread that reads them. None ends the calls."""
         self._watcher = watcher or self._watcher
         self._order("watch", on=watcher is not None)
         self._watcher = watcher

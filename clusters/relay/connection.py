@@ -66,7 +66,7 @@ class Host(Protocol):
     def watches(self, *ends: Node) -> bool:
         """Return whether a message between two nodes is held.
 
-        While it is held, all other messages between them are reported.
+        While a message is held, the relay reports all other messages between the two nodes.
         """
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
@@ -161,7 +161,7 @@ class RelayConnection:
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
     def set_source(self, source: Node) -> None:
-        """Set the node that sends the requests. The first request has named it."""
+        """Set the sender of the requests, which the first request names."""
         self.source = source
         self.apply_rules()
 

@@ -148,7 +148,7 @@ class Loop:
     def watches(self, *ends: Node) -> bool:
         """Return whether a message between two nodes is held.
 
-        While it is held, all other messages between them are reported.
+        While a message is held, the relay reports all other messages between the two nodes.
         """
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 
@@ -179,7 +179,7 @@ class Loop:
         heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report an observation, unless it repeats the last one of its kind, link and partition."""
+        """Report an observation, unless the last of its kind, link and partition is the same."""
         urgent = row["kind"] == "held" or row.get("event") in _URGENT
         if not (urgent or self._watching):
             return
@@ -471,7 +471,7 @@ class Loop:
 
 
 def _names(node: Node) -> tuple[Node, ...]:
-    """Return all names by which a rule may mean a node."""
+    """Return all names by which a rule may refer to a node."""
     if isinstance(node, str):
         return node, ANY_CLIENT
     return (node, COORDINATION) if node != COORDINATION and is_controller(node) else (node,)

@@ -52,7 +52,7 @@ class InspectedConnection(Protocol):
         """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def set_source(self, source: Node) -> None:
-        """Set the node that sends the requests. The first request has named it."""
+        """Set the sender of the requests, which the first request names."""
 
     def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
         """Report an observation about the link."""
@@ -148,7 +148,7 @@ class RequestInspector(_KafkaInspector):
         self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Decode a request and store it until its response. Set the source if it is unknown."""
+        """Decode a request and store it until its response. Set the sender if it is unknown."""
         fetch, decided = None, []
         try:
             head = kafka_frames.header(frame)
@@ -178,14 +178,14 @@ class RequestInspector(_KafkaInspector):
             self._connection.set_source(client_name(head.client))
 
     def expect(self, request: PendingRequest) -> PendingRequest:
-        """Return a copy of a request from another connection, and store it until its response."""
+        """Return a copy of another connection's request, and store it until its response."""
         copy = replace(request, place=1)
         if kafka_frames.has_answer(request.frame, request.head):
             self.pending.append(copy)
         return copy
 
     def forget(self, note: object) -> None:
-        """Remove a request that will not be sent from the requests that need a response."""
+        """Forget a request that will not be sent, because no response to it will arrive."""
         if isinstance(note, PendingRequest) and note in self.pending:
             self.pending.remove(note)
 
@@ -207,7 +207,7 @@ class RequestInspector(_KafkaInspector):
         return True
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request, because it changes leadership or an ISR."""
+        """Return whether a rule holds the request, which may change leadership or an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -262,7 +262,7 @@ class AnswerInspector(_KafkaInspector):
         self._pending = requests.pending
 
     def read(self, frame: bytearray) -> object:
-        """Find the request of a response. If it is a follower's Fetch, decode the response."""
+        """Find the request of a response. Decode the response to a follower's Fetch."""
         request = None
         correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - length with the id
         for place, pending in enumerate(self._pending):
@@ -285,7 +285,7 @@ class AnswerInspector(_KafkaInspector):
         return self._pending[0].refusal if self._pending else None
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Replace a response that has no error with an error response. Return False: forward it."""
+        """Replace a response without an error by an error response. Return False: forward this."""
         note, hand = inspected.note, inspected.hand
         if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
             head, error = note.request.head, hand.rule.error
@@ -294,7 +294,7 @@ class AnswerInspector(_KafkaInspector):
         return False
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds a response with a HW above the limit, or metadata."""
+        """Return whether a rule holds the response, for its HW above the limit or its metadata."""
         partitions = note.partitions if isinstance(note, Answer) else []
         for rule in rules:
             for partition in partitions:
@@ -358,7 +358,7 @@ class ZooKeeperRequestInspector(RequestInspector):
     """Inspects requests to ZooKeeper. Only a write of a partition's state is relevant."""
 
     def read(self, frame: bytearray) -> object:
-        """Return topic, partition and data of a write to a state node, or "ping" for a ping."""
+        """Return topic, partition and data of a write to a partition's node; "ping" for a ping."""
         kind = kafka_frames.zookeeper_kind(frame)
         if kind == kafka_frames.ZK_PING:
             return "ping"
@@ -373,7 +373,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         del note
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request, because it changes a partition's state."""
+        """Return whether a rule holds the request, which may change a partition's state."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
@@ -419,7 +419,7 @@ class OpaqueInspector(FrameInspector):
         self._alias = alias.encode("ascii")
 
     def read(self, frame: bytearray) -> None:
-        """Replace the address in the first bytes, if they contain an address. Return no note."""
+        """Replace an address in the first bytes. Return None, because no rule needs the frame."""
         alias, self._alias = self._alias, b""
         if not alias or len(frame) < _GREETING.size:
             return

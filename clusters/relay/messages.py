@@ -42,8 +42,7 @@ class MessageRule:
         side: whether the rule applies to the request or to its response.
         source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
         target: receiver of the message, in the form of ``source``.
-        first: number of the first message to which the rule applies, from 1, among messages that
-            match.
+        first: the rule applies to matching messages from this number on; they count from 1.
         times: number of messages to which the rule applies; 0 means all.
         transactional_id: transactional id in the request; None means any.
         topics: names of topics, and topic ids if requests have ids; empty means any topic.
@@ -51,7 +50,8 @@ class MessageRule:
         epoch: the producer epoch if the request has one, otherwise the leader epoch; None means
             any.
         correlation: correlation id of the request on its connection; None means any.
-        error: error code of ``refuse``. The rule matches only requests whose response may have it.
+        error: error code of ``refuse``. The rule matches only requests whose response may have this
+            error.
     """
 
     action: Action
@@ -153,7 +153,7 @@ class MessageInHand:
         waits: whether the message must wait although all earlier messages are forwarded.
         due: time at which a delayed message is forwarded, in seconds of the loop's clock.
         ends: the two nodes at the ends of its connection.
-        partition: topic and partition of the rule, if the request has any.
+        partition: topic and number of the request's first partition that matches the rule, if any.
     """
 
     __slots__ = ("due", "ends", "number", "partition", "rule", "rule_id", "waits")

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class Network:
-    """The connections between the nodes of a cluster with a relay. A link is one direction of them.
+    """The connections through a cluster's relay. A link is one direction between two nodes.
 
     Args:
         relay: relay of the cluster.
@@ -50,7 +50,7 @@ class Network:
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """During the block, hold responses to followers with a HW above an offset."""
+        """During the block, hold responses to followers that have a HW above an offset."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)

@@ -27,7 +27,7 @@ End = tuple[str, int]
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process that owns a connection's other end, also by a descendant.
+    """Return the name of the process that owns the other end, by itself or by a descendant.
 
     Args:
         roots: name of a process to its id.

@@ -1,8 +1,8 @@
 """Refusals: errors with which a broker may respond to a client's request.
 
 An error is legal only for some request versions and some kinds of producers. A broker returns some
-errors only before the action, and others only after the append. The rules come from the
-``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
+errors only before it executes the request, and others only after the append. The rules come from
+the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
 ``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
 ``GroupCoordinatorService``, ``FetchManager``. The list does not have THROTTLING_QUOTA_EXCEEDED,
 because only the controller returns it (``ControllerMutationQuotaManager``).
@@ -63,9 +63,9 @@ class _Legal(NamedTuple):
     """The conditions under which an error is legal.
 
     Attributes:
-        acted: whether a broker returns the error before it acts, after it has acted, or both.
+        acted: whether a broker returns the error before it executes the request, after it, or both.
         since: first version of the request that may get the error.
-        until: first later version that may not get it any more.
+        until: first later version that may not get the error.
         only: ``all`` for writes with acks=all, ``producer`` for records with a producer id,
             ``transaction`` for requests with a transactional id; empty for any.
     """
@@ -188,7 +188,7 @@ def refusal(head: Header, seen: Properties, error: int) -> bytearray:
 
 
 def _add_rest(answer: "_Writer", head: Header) -> None:
-    """Add the fields after the error of a response with a single error: no producer, no session."""
+    """Add the fields that follow the error, with the values for no producer id or no session."""
     producers = 0
     if head.api == INIT_PRODUCER_ID:
         producers = 1 + (head.version >= 6)  # noqa: PLR2004 - KIP-939

@@ -2,8 +2,9 @@
 
 The outcome is a response, or the end of the connection without a response. Each row describes a
 request and one of its partitions. An EndTxn, which has no partition, has one row. The row of a
-Produce contains the records in three cases: it failed, it got no response, or its response has the
-offset of an earlier response. So the judge can identify the program's outputs among them.
+Produce contains the records in three cases: the write failed, the write got no response, or the
+response has the offset of an earlier response. So the judge can identify the program's outputs
+among these records.
 """
 
 import base64
@@ -146,7 +147,7 @@ class RequestLog:
         """Return the columns about a partition's records.
 
         The columns include the records if the write failed, or if the broker dropped the records as
-        a retry. A broker drops them if an earlier response had the same offset.
+        duplicates. The records are duplicates if an earlier response had the same offset.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}
@@ -157,7 +158,7 @@ class RequestLog:
         return row
 
     def _repeated(self, answer: AnsweredPartition) -> bool:
-        """Return whether an earlier response had this offset or a later one. Store the offset."""
+        """Return whether an earlier response had this or a later offset. Store this offset."""
         place = (answer.topic, answer.partition)
         offset = -1 if answer.offset is None else answer.offset
         last = self._last_offsets.get(place, -1)

@@ -87,7 +87,7 @@ class Properties(NamedTuple):
 class AnsweredPartition(NamedTuple):
     """A partition in a response.
 
-    ``offset`` is the first record's offset. Only the response to a Produce has it.
+    ``offset`` is the first record's offset. Only the response to a Produce has this offset.
     """
 
     topic: str
@@ -293,7 +293,7 @@ def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
 
 
 def _appended(cursor: Cursor, version: int) -> int:
-    """Read the remaining fields of a partition in a Produce response; return its first offset."""
+    """Read the other fields of a partition in a Produce response; return the first offset."""
     offset = cursor.number(_I64)
     # the time of the append; the log's first offset
     cursor.at += 8 * (version >= 2) + 8 * (version >= 5)  # noqa: PLR2004

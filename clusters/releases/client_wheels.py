@@ -1,4 +1,4 @@
-"""Wheels of client libraries in other releases: one directory per release in the user's cache."""
+"""Python wheels of other releases of client libraries: one cache directory for each release."""
 
 import shutil
 import subprocess
@@ -26,7 +26,7 @@ def wheel_folder(requirement: str) -> Path:
         requirement: the package and its release, as in ``confluent-kafka==2.10.0``.
 
     Raises:
-        HarnessError: this Python has no pip, or there is no such wheel for it.
+        HarnessError: this Python has no pip, or there is no such wheel for this Python.
     """
     clients = cache_directory() / "clients"
     clients.mkdir(parents=True, exist_ok=True)

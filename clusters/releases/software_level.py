@@ -20,8 +20,8 @@ from highwater.harness.releases.release import Release, Truncation
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
 METADATA: Final = "metadata.version"
-"""The ``metadata.version`` of a KRaft cluster. In a cluster's settings, it is the version at the
-start."""
+"""The ``metadata.version`` of a KRaft cluster. In a cluster's settings, this is the version at the
+cluster's start."""
 
 _EPOCHS: Final = (0, 11)
 _EXACT_EPOCHS: Final = (2,)
@@ -78,7 +78,7 @@ class Level:
         Each release's ``ReplicaFetcherThread`` decides by the protocol. Since 2.1 it also checks
         whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``).
         Without epochs, the replica truncates to the HW at once. Before 2.1, such a replica sends a
-        request to the leader, which responds that it has no epochs.
+        request to the leader. The response says that the leader has no epochs.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
         no_epochs = written < _EPOCHS and self.release.number >= _HW_WITHOUT_EPOCHS
@@ -91,7 +91,7 @@ class Level:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The level as cluster settings. 0.9 has only one message format, and no setting for it."""
+        """The level as cluster settings. 0.9 has no setting for the message format."""
         if self.release.coordination == "kraft":
             return {METADATA: self.protocol}
         formats = {FORMAT: self.format} if self.release.number >= _FORMATS else {}

@@ -8,8 +8,8 @@ from highwater.harness.base.errors import HarnessError
 
 FAULTS: Final = "highwater.faults"
 CHECKERS: Final = "highwater.checkers"
-"""Groups of entry points. An entry point names a function with the decorator of a fault or
-checker."""
+"""Names of two groups of entry points. An entry point names a function with the decorator of a
+fault or checker."""
 
 
 @functools.cache

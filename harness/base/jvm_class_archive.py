@@ -1,9 +1,10 @@
 """Class data sharing: an archive of a program's classes, in the JVM's own format.
 
 A starting broker spends most of its time on reading and verifying thousands of classes. A dynamic
-archive (JEP 350) needs a base archive with the classes of the Java runtime. Both together halve the
-CPU time of the start, about. The first use of a release or of Spark starts the JVM once more, only
-to write the archive. If the archive cannot be made, or does not match, the JVM starts without it.
+archive (JEP 350) needs a base archive with the classes of the Java runtime. Both archives together
+about halve the CPU time of a start. The first use of a release or of Spark starts the JVM once
+more, only to write the archive. If the archive cannot be made, or does not match, the JVM starts
+without the archive.
 """
 
 import contextlib
@@ -106,7 +107,8 @@ class Program:
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
     """Return JVM flags that use the program's archive. Make the archive on the first call.
 
-    While another process makes the archive, a JVM starts without it, because waiting takes longer.
+    While another process makes the archive, a JVM starts without the archive, because waiting would
+    take longer.
 
     Args:
         rehearse: starts the program with the given flags, and stops it normally.

@@ -1,6 +1,6 @@
 """Temporary directories.
 
-The process removes them at its end. After a kill, a later process removes them.
+A process removes its directories when it ends. After a kill, a later process removes them.
 """
 
 import contextlib

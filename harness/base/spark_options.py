@@ -31,4 +31,4 @@ class SparkOptions:
 
 
 HERE: Final = SparkOptions()
-"""By default, Spark runs in this process and uses all cores of this machine."""
+"""The default options: Spark runs in this process and uses all cores of this machine."""

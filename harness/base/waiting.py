@@ -64,7 +64,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """A condition for ``until``. This condition is true when another stays true for ``for_s``."""
+    """A condition for ``until``: another condition has been true for ``for_s`` seconds."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A matrix: its axes, its cells, and the result of each cell.
+"""A matrix: runs with all combinations of some settings. Its axes, cells and results.
 
 <store>/<matrix>/
   matrix.json                 axes, cells, skipped combinations; written before the first run
@@ -80,7 +80,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The delivery, readers and groups, as text, where they are not the defaults."""
+        """The delivery, the readers and the groups as text, if they differ from the defaults."""
         delivery = () if self.delivery == PLAIN else (self.delivery,)
         return *delivery, *self._groups()
 
@@ -93,7 +93,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
-        """All values except release and seed.
+        """All values of the setting except release and seed.
 
         The matrix page has a row for each combination of these values.
         """
@@ -101,7 +101,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
-        """Return a plan's value on every axis."""
+        """Return a plan's value for each setting of the matrix, by name."""
         return {
             "kafka": plan.kafka,
             "driver": plan.driver,
@@ -225,8 +225,8 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: sets of faults for random schedules. Like each story, each set has its own cells.
-        deliveries: the producers' kinds of delivery. If empty, the story decides; without a story,
-            ``plain``.
+        deliveries: the producers' kinds of delivery. If empty, the story decides the delivery;
+            without a story, the delivery is ``plain``.
         group_protocols: protocols of a group of readers. Not for stories.
         shares: numbers of members of a share group. Not for stories.
     """
@@ -278,7 +278,7 @@ class MatrixFolder:
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix that ``names`` name; None if they name runs."""
+        """Return the matrix that ``names`` name; None if ``names`` are names of runs."""
         folder = cls._at(names[0], store)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name only this matrix, or only runs.")

@@ -34,9 +34,9 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
-    """A cell of a nightly run.
+    """One run of a nightly campaign.
 
-    An axis that is not set has the default.
+    A setting that is not given has its default.
     """
 
     driver: str = "local"
@@ -84,7 +84,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 def fields(cell: MatrixSetting) -> dict[str, Any]:
-    """Return the value of a cell on every axis, for any type of cell."""
+    """Return the settings of a cell of any type, by name."""
     return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 
@@ -93,8 +93,8 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
 
     Attributes:
         why: reason for the choice of the cell. ``failed``: its last result was bad. ``canary``: it
-            must lose records. ``baseline``: every release runs it. ``drawn``: it was chosen at
-            random.
+            must lose records. ``baseline``: every release runs it. ``drawn``: the cell was chosen
+            at random.
         seconds: the longest time that the cell may take.
     """
 
@@ -184,7 +184,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return the canaries of every night: settings that lose records in old releases or in all."""
+    """Return settings that must lose records every night, in old or in all releases."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),

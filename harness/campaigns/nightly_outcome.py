@@ -59,11 +59,11 @@ class ReleaseOutages:
 
     Attributes:
         measure: the kind of outage, from ``harness.runs.availability.MEASURES``.
-        now_s: median, over tonight's cells, of each cell's longest outage.
-        before_s: median, over the same settings, of each setting's median in earlier nights. None
-            if no setting ran before.
-        cells: number of tonight's cells that ran before, too. If there are none, the number of all
-            tonight's cells.
+        now_s: the median of the longest outages of tonight's cells.
+        before_s: each of these settings has a median of its outages in earlier nights; the median
+            of these. None if no setting ran before.
+        cells: number of tonight's cells that ran before, too. If no cell ran before, the number of
+            all tonight's cells.
     """
 
     kafka: str

@@ -17,7 +17,7 @@ from highwater.harness.runs.plan import Plan
 Settings = dict[str, Any]
 QUEUE_RECORDS: Final = 20_000
 REPORTED: Final = "error"
-"""``auto.offset.reset`` of a consumer that reports a position out of range."""
+"""The value of ``auto.offset.reset`` for a consumer that reports a position outside the log."""
 
 CALM_RATE: Final = 2_000
 """Rate (records per second) up to which a producer sends every record in its own batch."""
@@ -114,11 +114,11 @@ def consumer(
     reset: str = REPORTED,
     protocol: str = CLASSIC,
 ) -> Settings:
-    """Return settings for a consumer that reports a position out of range instead of moving.
+    """Return settings for a consumer that reports a position outside the log, without a reset.
 
     The Python binding requires a group id. librdkafka looks for the coordinator of that group even
-    if the group has no members, so brokers create ``__consumer_offsets``. The driver keeps that
-    topic small.
+    if the group has no members, so brokers create ``__consumer_offsets``. The cluster driver keeps
+    that topic small.
 
     Args:
         group: the group of the consumer; without a group, the caller assigns partitions.

@@ -18,7 +18,7 @@ producer, by its timeout, or by the next producer with the same ``transactional.
 * If ``commit_transaction`` failed, the client may have sent EndTxn and not got the response. If
   librdkafka then requires an abort (``txn_requires_abort``), and the abort is acknowledged, the
   transaction is ``fail``: a coordinator does not abort a transaction whose commit it has begun
-  (INVALID_TXN_STATE, a fatal error). After a ``LOST_PRODUCER`` error this is not true: there an
+  (INVALID_TXN_STATE, a fatal error). After a ``LOST_PRODUCER`` error this is not true: such an
   abort only gets a new epoch (KIP-360), and proves nothing about the old epoch.
 * Otherwise the transaction is ``info``: the commit timed out, or was fenced after it was sent.
 """
@@ -59,7 +59,8 @@ REFUSED_LOCALLY: Final = FAIL
 
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - that is their public name
-"""The client stopped waiting for responses, because the harness purged its queue."""
+"""Errors of records for whose responses the client stopped waiting, because the harness purged the
+client's queue."""
 
 
 def delivered(code: int, *, retries: bool) -> str:

@@ -14,7 +14,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records a reader's fetches. A row is written when records arrived, or the broker changed."""
+    """Records a reader's source broker whenever records arrive or the source broker changes."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder
@@ -23,7 +23,7 @@ class FetchSources:
         self._before: dict[int, tuple[int, int, int]] = {}
 
     def settings(self, rack: str) -> dict[str, Any]:
-        """Return settings for a client in a rack. The client reports to ``note``."""
+        """Return settings for a client in a rack. The client passes its statistics to ``note``."""
         return {
             "client.rack": rack,
             "statistics.interval.ms": STATISTICS_MS,

@@ -51,7 +51,7 @@ class PartitionRead:
         complete: whether the fence was acknowledged, and all records up to the fence were read.
         problem: reason why the read is not complete, as a sentence. None if it is complete, or if
             it ended at ``standing``.
-        standing: the last stable offset, if it stayed before the fence.
+        standing: the last stable offset, if the read ended there, before the fence.
     """
 
     partition: int
@@ -100,7 +100,7 @@ class LastStableOffsets:
             self._ends[partition] = (offset, self._clock())
 
     def moved(self, partition: int) -> None:
-        """Record that the reader got another record."""
+        """Record that the reader got another record of the partition."""
         self._ends.pop(partition, None)
 
     def look(self) -> None:
@@ -136,10 +136,10 @@ def final_read(
     open_s: float | None = None,
     library: ReaderLibrary = LIBRDKAFKA,
 ) -> tuple[PartitionRead, ...]:
-    """Write a fence into every partition of the plan's topic and read up to it, within one limit.
+    """Write a fence record into every partition of the plan's topic, and read up to the fence.
 
-    Half of the limit is for the fences. So a partition without a leader does not prevent the read
-    of the other partitions.
+    Half of the time limit is for the writes of these records. So a partition without a leader does
+    not prevent the read of the other partitions.
 
     Args:
         fence: settings for a producer with acks=all.
@@ -191,7 +191,7 @@ def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: fl
 def _fence(
     plan: Plan, recorder: Recorder, settings: Settings, deadline: float
 ) -> dict[int, int | None]:
-    """Return the offsets of acknowledged fences. Every attempt sends a new record once."""
+    """Write the fence records; return their offsets. Every attempt sends a new record once."""
     row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
     settings = {**settings, "linger.ms": 0, "message.timeout.ms": int(_TRY_S * 1000)}
     sender = Sender(

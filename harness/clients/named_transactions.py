@@ -1,4 +1,4 @@
-"""A producer for stories: it sends single, named records in transactions, step by step."""
+"""A producer for stories (scripted scenarios): it sends named records in transactions."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -69,8 +69,7 @@ class NamedTransactions:
         self.appended = 0
         """Number of records of the last transaction for which the leader returned an offset."""
         self.errors: dict[str, str] = {}
-        """Record name to error name, for records that got an error, so that the client believes
-        that they were not appended."""
+        """Record name to error name, for records that the client reports as not appended."""
         self._library = library
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0, **changes}
         self._process = process

@@ -1,4 +1,4 @@
-"""Buffers of operations. Producers and readers append to them, and rows are made later."""
+"""Buffers of operations. Producers and readers append operations; the buffers make rows later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -177,10 +177,7 @@ class ReadBuffer:
         self._begun = False
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a move of the reader.
-
-        ``within`` states whether it happened in the current poll.
-        """
+        """Record a change of the reader's position or partitions. ``within``: during a poll."""
         if not (within and self._begun):
             self._op += 1
         self._begun = within

@@ -114,7 +114,7 @@ class ProducerLoop:
         self._client.poll(POLL_S)  # a pause: repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for responses. Then abandon the other records. A callback reports each of them."""
+        """Wait for responses. Then abandon records without a response; callbacks report them."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

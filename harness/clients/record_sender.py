@@ -2,8 +2,8 @@
 
 The sender waits for the outcome of each record at once, or later.
 
-Stories and the fences of the final read use it. The history is about one topic, so it has no
-records of other topics.
+Stories (scripted scenarios) and the final read use this sender. The history is about one topic, so
+it has no records of other topics.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ _CRASHES: Final = 0.5
 class RateLimiter:
     """Computes the number of records or transactions to send now, for an average rate.
 
-    After a stall, it makes up for one second at most.
+    After a pause of the client, the number includes the records of one missed second at most.
 
     Args:
         rate: records or transactions per second; 0 means as fast as possible.

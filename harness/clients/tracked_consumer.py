@@ -33,13 +33,13 @@ itself."""
 
 
 class MoveCallback(Protocol):
-    """A callback for each move.
+    """A callback for each change of a reader's position or partitions.
 
-    Arguments: the move's kind (see ``history``), and whether a poll is running.
+    Arguments: the change's kind (see ``history``), and whether a poll is running.
     """
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record the move."""
+        """Record the change."""
 
 
 class TrackedConsumer:
@@ -48,7 +48,8 @@ class TrackedConsumer:
     Args:
         settings: settings from ``client_config.consumer``.
         partitions: number of the topic's partitions.
-        moved: called at every move, before a record is read at the new position.
+        moved: called at every change of position or partitions, before a record is read from the
+            new position.
         journal: the journal of a group member. With a journal, the member commits its position when
             a partition is revoked.
         library: the consumer's library.
@@ -287,7 +288,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Repeat commits without a response, and wait: the next owner starts at these offsets."""
+        """Repeat and await commits without a response: the next owner starts at these offsets."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()

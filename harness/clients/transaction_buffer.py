@@ -54,7 +54,7 @@ class TransactionBuffer:
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a move of the client's reader, within the current transaction if there is one."""
+        """Record a change of the reader's position or partitions, in a transaction or not."""
         del within  # every poll is within a transaction
         if self._current is not None:
             self._current.moved(kind, places)
@@ -131,7 +131,7 @@ class OpenTransaction:
         ]
 
     def moved(self, kind: str, places: Places) -> None:
-        """Record a move of the reader within the transaction. Its outcome is always ok."""
+        """Record a change of the reader's position or partitions. Its outcome is always ok."""
         value = self._group if kind == SUBSCRIBE else ""
         done = {**self._row, "kind": kind, "value": value, "outcome": OK}
         self._rows += [

@@ -47,7 +47,7 @@ _CRASHED: Final = "_DESTROY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
-    """The clients of a transactional loop between two crashes."""
+    """The producer and the reader of a transactional loop between two crashes."""
 
     session: TransactionalProducer
     tape: TransactionBuffer
@@ -86,7 +86,7 @@ class TransactionLoop:
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
         self._zombie: tuple[_Client, OpenTransaction] | None = None
-        """A client that its successor has fenced, but that does not know this yet. With it is its
+        """A client that its successor has fenced, but that does not know this yet, and the client's
         open transaction."""
         self._dangling = False
 
@@ -223,7 +223,7 @@ class TransactionLoop:
         return True
 
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
-        """Add the offsets after ``polled`` to the transaction. Return False if it must abort.
+        """Add the offsets after ``polled``. Return False if the transaction must abort.
 
         If a partition was revoked, the transaction must abort, because another member reads the
         records again.
@@ -235,7 +235,7 @@ class TransactionLoop:
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
     def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
-        """End as in a crash: before the commit, during it, or as a zombie that commits later.
+        """End as in a crash: before or during the commit, or as a fenced client that commits later.
 
         Args:
             ready: whether the transaction has its records and offsets, so that it may be committed.
@@ -251,7 +251,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return the reader's positions before these messages. A message may be there twice."""
+    """Return the first offset of these messages by partition. A message may occur twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

@@ -320,8 +320,8 @@ MODERN: Final = "4.4.0"
 """The newest release, in the demo, the sample, benchmarks and examples."""
 
 SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", MODERN)
-"""One release for each combination of coordination, truncation rule and record format. Tests with
-real brokers use these if all releases would take too long."""
+"""One release for each combination of coordination (ZooKeeper or KRaft), truncation rule and record
+format. Tests with real brokers use these if all releases would take too long."""
 
 
 def metadata_release(version: str) -> Release:

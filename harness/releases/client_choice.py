@@ -59,8 +59,8 @@ _OLDEST: Final = {
 (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""The compressions of a library that does not have all. For some of them, kafka-python needs extra
-packages."""
+"""Library to the compressions that it supports, if it does not support all. For some compressions,
+kafka-python needs extra packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ def read_client(word: str, kafka: str) -> ClientChoice:
         word: the library, optionally with a colon and its release. A word with a slash is the
             command of a client driver.
         kafka: the release of the brokers. Java's clients have the same release, unless ``word`` has
-            another one.
+            another release.
 
     Raises:
         UsageError: there is no such library, release or command.

@@ -19,7 +19,7 @@ METADATA: Final[Mapping[int, Number]] = {
     25: (4, 0), 27: (4, 1), 29: (4, 2), 30: (4, 3), 33: (4, 4),
 }  # fmt: skip
 """The newest metadata.version of each line: ``MetadataVersion.LATEST_PRODUCTION`` in Kafka's
-source. Up to 3.6 that name does not exist; there the newest is the last constant."""
+source. Up to 3.6 that name does not exist: the newest metadata.version is the last constant."""
 
 _BEFORE_METADATA: Final = 3
 """The metadata.version of 3.2. Later lines have a feature with this name."""
@@ -97,7 +97,7 @@ class TopicFacts:
         replicas: the smallest number of replicas that a partition has.
         settings: the settings in force, defaults included; None if they could not be read.
         inherits: names of settings that the topic gets from a broker's file or from Kafka's
-            defaults. The controllers may have other values of them.
+            defaults. The controllers may have other values of these settings.
     """
 
     name: str

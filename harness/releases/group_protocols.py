@@ -27,8 +27,8 @@ CONSUMER_SETTINGS: Final = {
 timeouts."""
 
 SHARE_SINCE: Final = (4, 1)
-"""The first release with share groups (KIP-932). There they are a preview, which a feature
-enables."""
+"""The first release with share groups (KIP-932). In this release, share groups are a preview that a
+feature enables."""
 
 SHARE_BY_DEFAULT: Final = (4, 2)
 """The first release in which every new cluster has share groups."""

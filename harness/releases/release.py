@@ -61,8 +61,8 @@ class RequestVersions:
         list_offsets: ListOffsets version whose response has a replica's log end offset. Version 0
             returns a list of offsets, later versions return one offset.
         metadata: Metadata version; from 7 on the response has leader epochs.
-        create_topics: CreateTopics version. None up to 0.10.0, which has no such request: there the
-            harness creates topics in ZooKeeper.
+        create_topics: CreateTopics version. None up to 0.10.0, which has no such request: the
+            harness creates its topics in ZooKeeper.
     """
 
     fetch: int = 11

@@ -69,7 +69,7 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
         unsynced: time from the begin of a fault's healing until every replica was in its ISR again,
             by the observed metadata (``events/partitions``, ``events/steps``). The steps of a story
             do not say when a healing began, so a story counts from its end. If the next fault
-            begins before that, the time is a lower bound.
+            begins earlier, the time is a lower bound.
     """
 
     unacknowledged: Outage | None = None
@@ -130,7 +130,7 @@ class Availability(Outages, frozen=True, kw_only=True):
                 yield f"Time {MEASURES[name]}: {outage.says}. {option} allows {exact(limit_s)} s."
 
     def untested(self, limits: Limits) -> Iterator[str]:
-        """Yield a sentence for each limit for which the run cannot show whether it was exceeded.
+        """Yield a sentence for each limit that was perhaps exceeded, but not certainly.
 
         If the next fault interrupts a recovery, no sentence is needed: the recovery was shorter
         than the limit until then.

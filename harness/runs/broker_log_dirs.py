@@ -1,7 +1,8 @@
 """Merge a broker's log directories into one directory: ``replicas/<broker id>``.
 
 The first log directory is already at that path. During the run, the other log directories are below
-``MORE_LOG_DIRS``, next to ``replicas``. After a run that was killed, they are still there.
+``MORE_LOG_DIRS``, next to ``replicas``. After a run that was killed, these directories are still
+below ``MORE_LOG_DIRS``.
 """
 
 import os

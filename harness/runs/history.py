@@ -32,12 +32,12 @@ REBALANCE: Final = "rebalance"
 END: Final = "end"
 """Kinds of operations. A ``send`` or ``read`` row is one record. ``end`` is the end of a log:
 ``offset`` is the next record's offset (only Jepsen's histories have this kind). The other kinds
-move a reader. These kinds have one row for each partition, or one row without a partition.
-``assign``: from now on the reader reads exactly these partitions. ``subscribe``: its group may
-assign these partitions; ``value`` is the name of its group (empty in older runs). ``seek``: the
-reader continues at ``offset`` (null: at any offset). ``rebalance``: the reader's partitions changed
-during ``op``. A share group member may get records in any order. So each of its polls that returned
-records begins with a ``rebalance`` row without a partition."""
+change a reader's position or partitions. These kinds have one row for each partition, or one row
+without a partition. ``assign``: from now on the reader reads exactly these partitions.
+``subscribe``: its group may assign these partitions; ``value`` is the name of its group (empty in
+older runs). ``seek``: the reader continues at ``offset`` (null: at any offset). ``rebalance``: the
+reader's partitions changed during ``op``. A share group member may get records in any order. So
+each of its polls that returned records begins with a ``rebalance`` row without a partition."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
@@ -164,7 +164,7 @@ WIRE: Final = pa.schema(
 )
 """Messages between brokers, as the relay received them. A row is written if a message differs from
 the previous message with the same kind, nodes and partition. Only runs with the relay have this
-table. No checker needs it."""
+table. No checker needs this table."""
 
 STEPS: Final = pa.schema(
     [
@@ -186,7 +186,7 @@ STEPS: Final = pa.schema(
 )
 """The actions of a schedule of faults, with their times. The schedule can be repeated from these
 rows. Stories write no rows of this table, and no checker needs it. The model reads the begin of
-each fault from it."""
+each fault from this table."""
 
 MESSAGES: Final = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""The settings of an existing topic that a run's topic copies, and those that it does not."""
+"""An existing topic's settings that a run's topic copies, and settings that are not copied."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,8 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         replicas: brokers of each partition of the run's topic, the preferred leader first.
         overrides: names of copied settings that the existing topic itself sets. The other copied
             settings come from its brokers.
-        not_taken: settings that differ in the run's topic: the existing value, and the reason.
+        not_taken: name of each setting that differs in the run's topic, to the existing topic's
+            value and the reason for another value.
     """
 
     topic: str

@@ -55,7 +55,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 class _UnsoundError(Exception):
     """A file cannot be used as evidence.
 
-    The text continues a message that begins with the file's path.
+    The error's text continues a message that begins with the file's path.
     """
 
 

@@ -12,7 +12,7 @@ class StateDifference(msgspec.Struct, frozen=True):
     """An observed value that differs from the expected value.
 
     Attributes:
-        what: leader, ISR, alive, acknowledged, refused, LEO, HW, HW on disk.
+        what: the kind of value: leader, ISR, alive, acknowledged, refused, LEO, HW, HW on disk.
         replica: the model's number of the replica, for a LEO or HW; None for other values.
         seen: an offset, replicas or records; ``expected`` has the same kind of value.
     """

@@ -24,7 +24,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _KINDS: Final[Mapping[object, Any]] = {
     bool: bool, int: int, float: float, tuple[str, ...]: list[str]
 }  # fmt: skip
-"""The type of the value on the command line, by the type of a field. All other fields are texts."""
+"""Type of a field to the type of its value on the command line. All other values are texts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Track:
         return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
 
     def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """Return the last reported LEO and HW, and whether the broker still responded then."""
+        """Return the last LEO and HW up to a time, and whether the broker responded then."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         last = self._last(end)
         if last < 0:
@@ -105,10 +105,10 @@ class Track:
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return a track whose last LEO before a gap is at least ``leo``.
+        """Return a track whose last LEO before a gap in the responses is at least ``leo``.
 
-        Call this if the replica had reached ``leo`` by ``time_ns``. The track does not change if
-        ``leo`` was observed, or if no gap begins within ``SILENT_NS``.
+        Call this if the replica had reached ``leo`` by ``time_ns``. The track does not change if a
+        response had ``leo``, or if the responses do not stop within ``SILENT_NS``.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
@@ -136,7 +136,7 @@ class Track:
         return self._rows(above & (np.arange(len(above)) < until))
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Yield every decrease of the LEO from one response to the next, also over gaps."""
+        """Yield every decrease of the LEO from one response to the next, however long that took."""
         answers = self._rows(self.leo != UNKNOWN)
         times, leo, hw = answers.time_ns, answers.leo, answers.hw
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:

@@ -1,4 +1,4 @@
-"""The plan of a run: a frozen value, saved as ``plan.json``. A run can be repeated from it."""
+"""The plan of a run: a frozen value, saved as ``plan.json``, from which the run can be repeated."""
 
 import shlex
 from pathlib import PurePath
@@ -47,8 +47,8 @@ RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
 """Regular expression for the names of the records that the workload's producers send."""
 
 WHOLE_RECORD: Final = r"(?s).+"
-"""A regular expression that matches a complete record. By default, it is the name of a user's
-record."""
+"""A regular expression that matches a complete record. By default, the complete record is the name
+of a user's record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,7 +112,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             and acks=all.
         rate: records per second of all producers together; 0 means no limit.
         isolation: isolation levels. Readers and group members use them in turn.
-        joined: number of members of a group that the story itself starts.
+        joined: number of group members that the story itself starts.
         churn_s: average life of a client in seconds; half of the clients end by a crash. With 0, no
             client is replaced.
     """
@@ -231,7 +231,8 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             program without input prints the records that it has written; see
             ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``. With ``feed``, it also names inputs.
-        outputs: number of outputs that an input must have. With fewer, the input is half processed.
+        outputs: number of outputs that an input must have. With fewer outputs, the input is only
+            partly processed.
         when: an expression for inputs that need outputs; empty means that all inputs need them.
         feed: path of a file, see ``harness.runs.programs.feed``. If it is empty, the harness makes
             the inputs.
@@ -304,13 +305,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ``harness.runs.steps``.
         schedule: the model's schedule to replay, as plain JSON (see
             ``checkers.model.schedules.schedule``), or None.
-        calm_s: duration of the pause between two storms of a random schedule; 0 means no pauses.
+        calm_s: duration of the pause between two series of faults in a random schedule; 0 means no
+            pauses.
         max_outage_s: the user's limit for an outage; 0 means no limit.
         max_recovery_s: the user's limit for a recovery; 0 means no limit.
         duration_s: the duration of a random schedule; with steps, the least duration.
         broker_config: broker settings in addition to the driver's own, with Kafka's names.
         wire: put the relay between brokers even if no fault or story needs it.
-        to: releases, in the order of the upgrades. A nemesis may not reach all of them.
+        to: releases, in the order of the upgrades. A random schedule may not reach all releases.
         protocol: the release with the protocol version that brokers use; empty for their own.
         format: the release with the message format that brokers write; empty for their own.
         external: the cluster, if the driver is ``external``.

@@ -76,7 +76,7 @@ class Recorder:
         program: whether there is a program under test.
 
     Attributes:
-        failed: set when no more rows can be recorded. Code that waits should check it, too.
+        failed: set when no more rows can be recorded. Code that waits should check ``failed``, too.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class Recorder:
             self._add("events/log_lines", row)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of operations by (kind, outcome), as it was up to ``FLUSH_S`` ago."""
+        """Return the number of operations by (kind, outcome), up to ``FLUSH_S`` seconds old."""
         return dict(self._counts.copy())
 
     def rows(self) -> dict[str, int]:

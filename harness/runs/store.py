@@ -150,12 +150,12 @@ class Run:
 
     @property
     def replicas(self) -> Path:
-        """Frozen log directories, one folder for each broker id."""
+        """Log directories as they were at the run's end, one folder for each broker id."""
         return self.path / "replicas"
 
     @property
     def coordinators(self) -> Path:
-        """Frozen replicas of the coordinators' topics, if there were any on every broker."""
+        """Copies of the coordinators' topics at the run's end, if every broker had replicas."""
         return self.path / COORDINATORS_FOLDER
 
     @property

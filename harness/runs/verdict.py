@@ -47,8 +47,9 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         time_ns: nanoseconds since the run's start; None for evidence from the disks at the end.
-        who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
-        what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
+        who: the actor: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
+        what: the event: acknowledged, appended, held, killed, elected, truncated, replaced, read,
+            disk …
         leader_epoch: the leader epoch of the event, if known.
         broker: the broker of the event, if any.
         says: the evidence as one sentence.
@@ -134,8 +135,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         happened: the recorded faults in the cluster; empty if unknown.
         counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
         following: numbers, by kind, of anomalies that only follow from another anomaly. Such
-            anomalies are not in ``counts``. Only ``anomalies.parquet`` has them, with their
-            ``cause``.
+            anomalies are not in ``counts``. Only ``anomalies.parquet`` has these anomalies, with
+            their ``cause``.
         anomalies: the first anomalies of each kind, those that break a guarantee first;
             ``anomalies.parquet`` has all.
         checkers: checker name to its result. ``held``: no anomaly. ``found N``: N anomalies.

@@ -24,7 +24,7 @@ from aiokafka.errors import (
 Request = dict[str, Any]
 LATE_S = 0.1
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
-"""Errors after which a call may be repeated, because no broker responded."""
+"""Errors after which the caller may repeat a call, because no broker responded."""
 
 FATAL = {"ProducerFenced", "ProducerClosed", "IllegalStateError"} | {
     "TransactionalIdAuthorizationFailed",
@@ -106,7 +106,7 @@ def failed(number: int, raised: BaseException, **words: object) -> None:
 
 
 def offsets(request: Request) -> dict[TopicPartition, int]:
-    """Return the offsets of a request."""
+    """Return the offsets in a request, by partition."""
     return {TopicPartition(request["topic"], int(at)): to for at, to in request["offsets"].items()}
 
 
@@ -183,7 +183,7 @@ class AiokafkaProducer(AiokafkaClient):
                 future.add_done_callback(lambda sent, to=number: written(to, sent))
 
     def _refused(self) -> Request:
-        """Return the meaning of an exception from ``send``.
+        """Return the driver's response for an exception from ``send``.
 
         If the producer's sender task has ended, the producer refuses every record.
         """
@@ -305,7 +305,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return {"records": [read(record) for records in fresh.values() for record in records]}
 
     async def _get(self, wait_s: float, most: int) -> tuple[Any, dict[int, int]]:
-        """Return the records of a poll, and each partition's number of seeks before it."""
+        """Return the records of a poll, and each partition's number of seeks before the poll."""
         consumer = await self.opened()
         polled = await consumer.getmany(timeout_ms=int(wait_s * 1000), max_records=most)
         return polled, dict(self._seeks)

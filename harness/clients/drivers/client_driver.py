@@ -71,11 +71,12 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         code: Kafka's error code; -1 for an error of the client itself.
         queued: False if the record was certainly not sent.
         fatal: whether the producer cannot be used any more.
-        again: whether the same request may be repeated; the client then continues it.
+        again: whether the harness may send the same request again. The driver's client then
+            continues the earlier call.
         records: the next records, only for ``poll``.
         out_of_range: partition to a position that is not in the log, only for ``poll``.
         first: the first offset of a partition's log, only for ``bounds``.
-        end: the end of a partition's log for this reader, only for ``bounds``.
+        end: the end offset of a partition's log for this reader, only for ``bounds``.
         offsets: the group's committed offsets by partition, only for ``committed``.
         member: a group member's metadata for the driver's producers, in the driver's own form; only
             for ``member``.
@@ -198,7 +199,7 @@ class ClientDriver:
     def fulfil(
         self, op: str, result: Callable[[DriverAnswer], Result], **words: object
     ) -> "Future[Result]":
-        """Send a request. Return a Future of ``result``'s value for the response.
+        """Send a request. Return a Future of the value that ``result`` returns for the response.
 
         Raises:
             HarnessError: the driver has ended by itself, or has broken its specification.
@@ -256,7 +257,7 @@ class ClientDriver:
         self._fail(why)
 
     def _take(self, line: bytes) -> str:
-        """Handle one line of the driver. Return a text if the line breaks the specification."""
+        """Handle one line of the driver. Return an error text if it breaks the specification."""
         try:
             answer = msgspec.json.decode(line, type=DriverAnswer)
         except msgspec.MsgspecError as error:

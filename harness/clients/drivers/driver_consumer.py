@@ -150,7 +150,7 @@ class DriverConsumer(BufferedConsumer):
         self._go_to({partition.partition: partition.offset})
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a number below zero for none."""
+        """Return the group's committed offsets; a negative number means no offset."""
         numbers = [place.partition for place in partitions]
         there = self._driver.fulfil(
             "committed", lambda given: given.offsets, topic=self._topic, partitions=numbers

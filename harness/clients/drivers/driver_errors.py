@@ -24,7 +24,7 @@ class DriverError(LibraryError):
 
     Attributes:
         kind: the library's name of the error.
-        again: whether the same call may be repeated; the client then continues it.
+        again: whether the caller may repeat the call. The client then continues the earlier call.
         ended: whether the client has ended and cannot be used any more.
     """
 
@@ -41,12 +41,12 @@ class DriverError(LibraryError):
         return self.ended
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. The client then continues it."""
+        """Return whether the caller may repeat a call, which the client then continues."""
         return self.again
 
 
 def as_error(raised: BaseException) -> DriverError:
-    """Return a call's exception as a ``DriverError``; a ``KafkaException`` may contain one."""
+    """Return a call's exception as a ``DriverError``, which a ``KafkaException`` may contain."""
     if isinstance(raised, KafkaException) and isinstance(raised.args[0], DriverError):
         return raised.args[0]
     return DriverError(kind=type(raised).__name__, message=str(raised))

@@ -23,7 +23,7 @@ WRITES_S = 0.02
 """A producer writes a record to its connection within this number of seconds."""
 
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
-"""Errors after which a call may be repeated, because no broker responded."""
+"""Errors after which the caller may repeat a call, because no broker responded."""
 
 FATAL = {"ProducerFencedError", "IllegalStateError", "ClusterAuthorizationFailedError"} | {
     "TransactionalIdAuthorizationFailedError"
@@ -110,13 +110,13 @@ def failed(number: int, raised: BaseException, **words: object) -> None:
 
 
 def placed(request: Request) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets of a request."""
+    """Return the offsets in a request, by partition."""
     topic, offsets = request["topic"], request["offsets"].items()
     return {TopicPartition(topic, int(at)): OffsetAndMetadata(to, "", -1) for at, to in offsets}
 
 
 class KafkaPythonClient:
-    """A client that opens at its first call, because the call waits for a broker.
+    """A client that opens at its first call, because opening waits for a broker.
 
     A call of kafka-python may never return.
     """
@@ -213,7 +213,7 @@ class KafkaPythonProducer(KafkaPythonClient):
     def _answer_later(self) -> None:
         """Respond to sends with acks=0 after ``WRITES_S``.
 
-        kafka-python reports them before it writes them to the connection.
+        kafka-python reports such records before it writes them to the connection.
         """
         while True:
             numbers = [self._unwritten.get()]

@@ -68,7 +68,7 @@ def send(producer: Producer, request: Request) -> None:
 
 
 def placed(request: Request) -> list[TopicPartition]:
-    """Return the offsets of a request."""
+    """Return the offsets in a request, by partition."""
     there = request["offsets"].items()
     return [TopicPartition(request["topic"], int(number), offset) for number, offset in there]
 

@@ -98,7 +98,7 @@ def settled(
     """Send a request to a coordinator until its response stays the same. Return the last response.
 
     Args:
-        ask: returns a response. Its first field is its time, which is not compared.
+        ask: returns a response. The first field is the response's time, which is not compared.
         what: the name of the condition, for the error message.
         passing: errors of ``ask`` that are ignored until the time limit.
 

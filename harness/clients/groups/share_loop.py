@@ -1,8 +1,8 @@
 """Members of a share group (KIP-932): each record is delivered until a member accepts it.
 
 A member has no position, so it gets records in any order, and some records again. Before each
-poll's records, the harness writes a rebalance to the history. So the checkers ignore wrong steps
-between offsets, but no other anomaly.
+poll's records, the harness writes a rebalance to the history. So the checkers accept any order of
+offsets, but report all other anomalies.
 """
 
 import json

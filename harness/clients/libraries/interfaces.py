@@ -25,7 +25,7 @@ class ClientError(Protocol):
         """Return whether the producer cannot be used any more."""
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. The client then continues it."""
+        """Return whether the caller may repeat a call, which the client then continues."""
 
     def txn_requires_abort(self) -> bool:
         """Return whether the application must abort its transaction."""
@@ -98,7 +98,7 @@ class SingleProducer(RecordProducer, Protocol):
         """Call the library's flush. Then report each record without an error as acknowledged.
 
         Returns:
-            Whether the flush has returned. If not, a second call waits for the same flush.
+            Whether the flush has returned. Otherwise a second call waits for the same flush.
         """
 
 
@@ -174,7 +174,7 @@ class RecordConsumer(Protocol):
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read exactly these partitions from these offsets.
 
-        In a group, they are the new assignment.
+        For a group member, these partitions are the new assignment.
         """
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
@@ -204,7 +204,7 @@ class RecordConsumer(Protocol):
         """Continue to read at another offset."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a number below zero for none."""
+        """Return the group's committed offsets; a negative number means no offset."""
 
     # Commits offsets of the group. Asynchronous: ``on_commit`` gets the response. Otherwise: wait.
     @overload
@@ -219,7 +219,7 @@ class RecordConsumer(Protocol):
         """Return a partition's first offset, and the end offset for this reader."""
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library
-        """Return the member's metadata. Producers of the same library send it with offsets."""
+        """Return the member's metadata. Producers of this library send it with offsets."""
 
     def epoch(self) -> int | None:
         """Return the generation of a classic group, or the member's epoch; None if unknown."""

@@ -83,7 +83,7 @@ LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappi
 aborts without an EndTxn."""
 
 RETRIABLE: Final = frozenset({"TimeoutException", "InterruptException"})
-"""Errors after which the call may be repeated. The client then continues the call."""
+"""Errors after which the caller may repeat a call. The client then continues the earlier call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class JavaError(LibraryError):
         return refused or self.among(FATAL)
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. The client then continues it."""
+        """Return whether the caller may repeat a call, which the client then continues."""
         return self.among(RETRIABLE) or self.name() == SLOW
 
     def among(self, names: frozenset[str]) -> bool:

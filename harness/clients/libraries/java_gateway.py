@@ -113,7 +113,7 @@ class KafkaGateway:
         return offsets
 
     def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
-        """Return a producer's argument about the group: before 2.5 only its name (KIP-447)."""
+        """Return the group's argument for a producer's call: before 2.5 only its name (KIP-447)."""
         if self.release < FENCES_MEMBERS:
             return group.group
         words = group.group, group.generation, group.member

@@ -1,7 +1,7 @@
 """Settings for Kafka's Java clients, converted from librdkafka's settings.
 
 The names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). Some releases do
-not have all of them. Clients of these releases log a warning, and continue.
+not have all settings. Clients of these releases log a warning, and continue.
 """
 
 from collections.abc import Mapping

@@ -52,7 +52,7 @@ class LibraryError(ABC):
 
     @abstractmethod
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. The client then continues it."""
+        """Return whether the caller may repeat a call, which the client then continues."""
 
     def code(self) -> int:
         """Return Kafka's error code; -1 if the error has none."""
@@ -97,7 +97,7 @@ class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.
 
     In the Python libraries, and in Java up to 2.x, such calls have no timeout. So a call continues
-    after the harness's time limit. The next call of the same method waits for it.
+    after the harness's time limit. The next call of the same method waits for the earlier call.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def _slow(self, message: str) -> ClientError:
-        """Return the error ``SLOW``. After this error, the call may be repeated."""
+        """Return the error ``SLOW``. After this error, the caller may repeat the call."""
 
     def init_transactions(self, timeout: float) -> None:
         """Fence every other producer with this ``transactional.id``."""

@@ -26,7 +26,8 @@ class Producer(WaitingProducer, confluent_kafka.Producer):
     needs.
 
     This class has its own ``flush``. After a fatal error, confluent-kafka's ``flush`` still runs
-    callbacks, but calls inside them fail. A callback with a lock would then never release it.
+    callbacks, but calls inside them fail. A callback that holds a lock would then never release the
+    lock.
     """
 
     def drop(self) -> None:

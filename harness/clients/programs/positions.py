@@ -137,7 +137,7 @@ class WorkDone:
 def await_end(
     plan: Plan, program: ProgramPlan, settings: Settings, printed: Callable[[], int], limit_s: float
 ) -> list[str]:
-    """Wait until the group has committed the end of every partition, and the output is complete.
+    """Wait until the group has committed each partition's end offset, and outputs are complete.
 
     Args:
         settings: settings for a client that has the program's group, but does not join it.
@@ -146,7 +146,7 @@ def await_end(
 
     Returns:
         Sentences about problems. With a problem, missing outputs do not prove an error of the
-            program. If the group did not reach single inputs, there is no sentence: the judge finds
+            program. If the group did not reach some inputs, there is no sentence: the judge finds
             these inputs itself.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
@@ -207,7 +207,7 @@ def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> P
 def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
     """Return a partition's end.
 
-    If only markers and aborted records follow ``position``, return that.
+    If only transaction markers and aborted records follow ``position``, return ``position``.
     """
     if position is None or position >= end:
         return end

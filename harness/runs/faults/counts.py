@@ -27,7 +27,7 @@ class FaultCounts:
 
     Attributes:
         faults: fault name to number of injections, in the order of the first injections.
-        steps: number of executed steps of the model's schedule, including a planned move.
+        steps: number of executed steps of the model's schedule.
         seconds: time from the first fault to the end of the last fault.
         restarted: number of brokers that a rolling restart restarted.
         rolled_s: begin and end of the rolling restart, in seconds of the run; None without one.

@@ -1,4 +1,4 @@
-"""The effect of a fault: a sentence, and the offsets that the fault removed from logs.
+"""The effect of a fault: a sentence for users, and the offsets that the fault removed from logs.
 
 The explanation of a loss needs these offsets: neither Kafka's rules nor the brokers' logs explain
 their removal.

@@ -76,7 +76,7 @@ class FaultInterval:
 def fault_intervals(
     rows: Iterable[Mapping[str, Any]], strikes: Strikes
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
-    """Pair each injection with its healing; return the faults by injection, and the notes.
+    """Pair each injection with its healing. Return the faults in order of injection, and the notes.
 
     A broker may have a fault, and at the same time the relay may have a fault on its connections. A
     kill of a paused broker ends the pause. ``rows`` come from ``events/faults``.

@@ -40,7 +40,7 @@ def without_step(says: str) -> str:
 
 
 def differences(problem: str) -> list[tuple[str, int | None, _Value, _Value]]:
-    """Parse a missed step's last observation into (field, replica or None, observed, expected)."""
+    """Return the differences in a sentence: (field, replica or None, observed, expected value)."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None

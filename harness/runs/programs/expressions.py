@@ -41,8 +41,8 @@ def expression(text: str) -> Expression:
     """Return the expression for a user's text.
 
     Raises:
-        UsageError: the text is not an expression. The returned function also raises it, if the
-            user's Python function fails.
+        UsageError: the text is not an expression. The returned function also raises this error, if
+            the user's Python function fails.
     """
     if text == "key":
         return lambda record: _names([record.key])

@@ -16,7 +16,8 @@ WRITES: Final = "="
 DELETES: Final = "~"
 FIRST_MS: Final = 1 << 40
 PRODUCERS: Final = 64
-"""A tombstone's timestamp is ``FIRST_MS + sequence * PRODUCERS + producer``."""
+"""The greatest number of producers. A tombstone's timestamp is ``FIRST_MS + sequence * PRODUCERS +
+producer``."""
 
 LAST_MS: Final = FIRST_MS + (1 << 37)
 """The end, in 2009, of the workload's timestamps. A later timestamp is from another client."""

@@ -39,7 +39,7 @@ class BufferedConsumer(ABC):
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing. ``assign`` alone can move a partition to another offset."""
+        """Do nothing, because ``assign`` alone can change the offset of a partition."""
         del partitions
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:

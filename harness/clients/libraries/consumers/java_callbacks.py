@@ -34,7 +34,7 @@ _CLOSES_WITHIN: Final = (0, 10, 2)
 def interfaces(*names: str) -> type:
     """Return a class with the name ``Java``.
 
-    Py4J reads from it the Java interfaces of a Python class.
+    Py4J reads the Java interfaces of a Python class from such a class.
     """
     return type("Java", (), {"implements": list(names)})
 

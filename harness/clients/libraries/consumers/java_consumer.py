@@ -108,7 +108,7 @@ class JavaConsumer(BufferedConsumer):
         self._drop_read([partition.partition])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a number below zero for none."""
+        """Return the group's committed offsets; a negative number means no offset."""
         places = self._gateway.set(map(self._place, partitions))
         answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
         offsets = _offsets(answer)
@@ -212,7 +212,7 @@ class JavaConsumer(BufferedConsumer):
             self._listener.raise_again()
 
     def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
-        """Return the errors for a poll's exception: one for each partition that is out of range.
+        """Return a poll's errors: one for each partition whose position is out of range.
 
         If the log was truncated below the client's position, the client continues at the offset at
         which the logs diverge (KIP-320).

@@ -84,7 +84,7 @@ class JavaShareConsumer:
             self._gateway.forget(record)
 
     def commit_sync(self, timeout: float) -> None:
-        """Send the acknowledgements, and wait for the responses. The callback gets them."""
+        """Send the acknowledgements, and wait until the callback has the responses."""
         answer = self._call(self._java.commitSync, self._gateway.duration(timeout))
         self._gateway.forget(answer)
 

@@ -9,7 +9,7 @@ from highwater.harness.clients.libraries.interfaces import ClientError
 CREATE_TIME: Final = 1
 APPEND_TIME: Final = 2
 NO_TIME: Final = 0
-"""Kinds of timestamps, in librdkafka's numbers."""
+"""librdkafka's numbers for the kinds of timestamps."""
 
 
 class ReadMessage:

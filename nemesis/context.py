@@ -57,7 +57,7 @@ class Client(Protocol):
     """Sends single records, and writes each send to the run's history."""
 
     def send(self, value: str, partition: int, *, limit_s: float | None = None) -> SendOutcome:
-        """Send a record with the plan's acks; return the outcome, ``info`` if still unknown."""
+        """Send a record with the plan's acks; return the outcome, ``info`` if it is unknown."""
 
 
 class GroupMember(Protocol):
@@ -73,7 +73,7 @@ class GroupMember(Protocol):
 
     @property
     def given(self) -> Mapping[int, int]:
-        """The offset after the last record received, by partition (share group: by any member)."""
+        """By partition, the offset after the last record received (share group: by any member)."""
 
 
 class ConsumingMember(GroupMember, Protocol):
@@ -83,11 +83,11 @@ class ConsumingMember(GroupMember, Protocol):
         """Commit the member's position, and close the member in another thread."""
 
     def die_at_work(self) -> None:
-        """Block in the next poll's processing for ever: its records do not count as read."""
+        """Block for ever with the next poll's records, which then do not count as read."""
 
 
 class GroupClients(Protocol):
-    """Starts members of consumer groups. Each reads until it leaves or all faults are healed."""
+    """Starts members of consumer groups. Members read until they leave or all faults are healed."""
 
     def join(self, name: str, membership: GroupMembership) -> ConsumingMember:
         """Start a consumer as a member of a group; ``name`` ends in a number."""
@@ -103,7 +103,7 @@ class GroupClients(Protocol):
         """Start a member of a share group (KIP-932)."""
 
     def outside(self, group: str) -> object:
-        """Return metadata with which a transaction commits offsets of a group without members."""
+        """Return metadata that a transaction needs to commit offsets of a group without members."""
 
     def listed(self) -> frozenset[str]:
         """Return the groups that the brokers list.
@@ -160,7 +160,7 @@ class ScheduleContext:
         return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
-        """Record an observation or a decision; ``step`` is its number in the model's schedule."""
+        """Record an observation or a decision; ``step`` is the step's number in the schedule."""
         self.fault_log.fault("step", "note", says, broker, step=step)
 
     def until(
@@ -215,7 +215,8 @@ class ScheduleContext:
 
         Args:
             value: the record's name.
-            leader: the broker that appends the record; with acks=0 its LEO gives the offset.
+            leader: the broker that appends the record; with acks=0 its LEO shows the record's
+                offset.
             limit_s: the longest wait for a response; by default the plan's delivery timeout.
 
         Returns:

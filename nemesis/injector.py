@@ -47,7 +47,7 @@ class _Open:
 
 _ruling: Final = threading.Lock()
 _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
-"""The last nemesis of each cluster, by the cluster's ``id``."""
+"""The last ``Nemesis`` object that injected faults into each cluster, by the cluster's ``id``."""
 
 
 class Nemesis:
@@ -179,7 +179,7 @@ class Nemesis:
         return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
-        """Make this nemesis the only one of its cluster, so that no other heals its faults.
+        """Make this nemesis the only one of its cluster, so that no other nemesis heals its faults.
 
         Raises:
             HarnessError: another nemesis has faults open on the cluster.

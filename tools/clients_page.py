@@ -33,7 +33,7 @@ PARTIAL: Final = "committed without it"
 
 ELSEWHERE: Final = "written to the other cluster"
 OF_TWO: Final = ", one of two brokers"
-"""After the release of a cluster's brokers."""
+"""The text after a release if the cluster has two brokers of this release."""
 
 ABORTED: Final = "aborted"
 UNCERTAIN: Final = "uncertain"
@@ -82,7 +82,7 @@ _SHORT: Final = {
     SILENT: "…",
 }
 _SHORTER: Final = {WORKS: "✓", LACKS: "ignored"}
-"""Results in tables of settings."""
+"""The text for a result in tables of settings."""
 _ADDRESS: Final = """\
 In these runs another cluster, with a topic of the same name, gets the address of a client's only
 broker (KAFKA-20246, `python -m tools.client_addresses FOLDER`). A transaction is committed there

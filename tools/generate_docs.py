@@ -82,7 +82,7 @@ _CONTROLLERS_NOTE: Final = (
     " learns of its successor.\n"
 )
 _TWIN: Final = "controller-"
-"""Prefix of a fault of the coordination that has a fault of brokers beside it."""
+"""Name prefix of a fault of controllers that also exists as a fault of brokers."""
 _WHERE_NOTE: Final = "All faults exist for every driver and release, except these:\n"
 
 
@@ -115,7 +115,8 @@ _CHECKERS_INTRO: Final = (
     " differences. [adding-a-checker.md](adding-a-checker.md) describes how to add a checker.\n"
 )
 _PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
-"""A promise that says in plain words what its kind's guarantee says, with its source."""
+"""A pattern for a promise in plain words, which an anomaly kind's guarantee repeats, with its
+source."""
 _OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
     "\nIn Jepsen's histories, `lost-write` is a record that was never read although a reader read a"

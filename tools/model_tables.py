@@ -94,7 +94,7 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """A switched rule, with the invariants that it breaks and the numbers of steps."""
+    """A rule that is switched on or off, the invariants that then break, and the steps to each."""
 
     switch: str
     kafka: str
@@ -182,7 +182,7 @@ def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 
 
 def rules(measured: Sequence[Mutation]) -> str:
-    """Return each switch, the releases that have it, and the invariants that break without it."""
+    """Return each rule, the releases that have it, and the invariants that break without it."""
     lines = []
     for switch in SWITCHES:
         having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
@@ -364,7 +364,7 @@ def _alike(rows: Iterable[tuple[str, str]]) -> bool:
 
 
 def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return bounds with the number of failures, if it is the same in all searches."""
+    """Return bounds, with the number of failures if all searches have the same number."""
     bounds, switches = question
     failures, *others = {failures for failures, _ in rows}
     stated = "" if others or failures == _FAILURES else f", {failures}"

@@ -22,8 +22,8 @@ from highwater.harness.releases.catalogue import CATALOGUE
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")
-"""Patterns of index files. They have ten megabytes each, Kafka can rebuild them, and no checker
-reads them."""
+"""Patterns of index files, which are not copied. Each has ten megabytes, Kafka can rebuild it, and
+no checker reads it."""
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:

@@ -50,7 +50,7 @@ LikeOption = Annotated[
 
 
 def topic_options(given: Mapping[str, object]) -> dict[str, str]:
-    """Return a run's settings of its topic, under Kafka's names."""
+    """Return the settings of the run's topic, by their names in Kafka."""
     names = {"partitions": "partitions", "min_isr": MIN_ISR, "unclean": UNCLEAN}
     return {names[name]: str(value).lower() for name, value in given.items() if name in names}
 

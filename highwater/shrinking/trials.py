@@ -200,7 +200,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return the hits and their verdicts; delete other runs."""
+        """Run a plan ``times`` times; return runs with the anomaly, and verdicts; delete others."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:

@@ -213,7 +213,7 @@ def _size(before: Mapping[Path, bytes | int], segment: Path) -> int:
 
 
 def _zero(segment: Path, at: int, *, ends: bool) -> int:
-    """Write zeros from a position to the end of its block; return the first offset destroyed.
+    """Write zeros from a byte to the end of its disk block; return the first lost offset.
 
     Args:
         ends: whether to truncate the file after this block.

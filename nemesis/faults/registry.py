@@ -35,7 +35,7 @@ class NothingDoneError(HarnessError):
 
 
 class InstanceUnderTest(Protocol):
-    """One instance of the program under test. Methods return after they have taken effect."""
+    """One instance of the program under test. Each method returns when it has taken effect."""
 
     @property
     def number(self) -> int:
@@ -175,7 +175,8 @@ OF_MACHINE: Final[Mapping[Needs, Callable[[], str]]] = {
     CLOCKS: broker_clock.why_not,
     IPTABLES: packet_loss.why_not,
 }
-"""Each program on this machine that faults need, with a function that returns why it is not usable.
+"""For each program that faults need on this machine: a function that returns why the program is not
+usable.
 """
 
 RESTART: Final = "restart"
@@ -186,8 +187,8 @@ AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
 """The generator of a fault. It yields a sentence about the effect, or a ``FaultEffect`` if the
 fault removed records."""
 WhyNot = Callable[[Release, str], str]
-"""A function of a release and a driver. It returns why a fault is not available there; empty if the
-fault is available."""
+"""A function of a Kafka release and a cluster driver. It returns why they do not support a fault;
+empty if they support the fault."""
 
 
 def anywhere(_: Release, __: str) -> str:
@@ -240,7 +241,7 @@ class Fault:
 
     @property
     def on_wire(self) -> bool:
-        """True if the fault hits only a broker's links, so that it allows a second fault."""
+        """True if the fault hits only a broker's links; another fault of the broker may overlap."""
         return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:

@@ -178,7 +178,7 @@ def recreate_topic(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _delete(cluster: Cluster, topic: str) -> None:
-    """Request the deletion until the cluster accepts it, as in ``_put_back``."""
+    """Request the topic's deletion until the cluster accepts the request."""
     await_condition(
         lambda: cluster.delete_topic(topic),
         what=f"the cluster to accept the deletion of topic {topic}",

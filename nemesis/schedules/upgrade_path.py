@@ -11,7 +11,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.steps import fault_in
 
 UPGRADE: Final = "upgrade"
-"""The name of the fault that upgrades brokers to the next level."""
+"""The name of the fault that upgrades brokers to the next software level."""
 
 _IGNORED: Final = (3,)
 _PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}

@@ -33,7 +33,8 @@ the end. This interval and the kill of A take less than the rest of a session, 2
 
 _ANSWER_S: Final = 0.5
 CONTROLLER_UNCLEAN: Final = "controller-unclean"
-"""The id of this story's hazard in the catalogue of hazards (``checkers.hazards``)."""
+"""The id of the problem that this story shows, in the catalogue of hazards
+(``checkers.hazards``)."""
 
 
 _LEADER_KILL: Final = """

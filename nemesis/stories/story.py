@@ -44,7 +44,8 @@ FETCH_WAIT_S: Final = 1.5
 the HW-lag window."""
 
 _PROMPT_S: Final = 0.1
-"""The same time in stories about groups: a coordinator's followers get its records soon."""
+"""The delay of ``FETCH_WAIT_S`` in stories about groups: shorter, so that a coordinator's followers
+get its records soon."""
 
 CHECKPOINT_S: Final = 0.7
 """The interval at which a broker writes its high watermarks to disk. A story can wait for such a
@@ -168,7 +169,7 @@ class StoryNeeds:
 
     @property
     def client(self) -> str:
-        """The default library of the story's clients, as a plan names it."""
+        """The default library of the story's clients, as in ``--client``."""
         return JAVA if self.java else LIBRDKAFKA
 
     @property

@@ -21,7 +21,8 @@ from highwater.reports.model_text import COLOURS, GOOD, WORDS
 from highwater.reports.pages.matrix_changes import MatrixChanges, changes
 
 _NAMED_MAX: Final = 4
-"""Maximum number of skipped combinations that are named for a reason; the rest is only counted."""
+"""Maximum number of skipped combinations that are named with one reason; the rest is only
+counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

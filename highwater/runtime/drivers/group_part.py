@@ -30,7 +30,7 @@ class Member:
     """A driver's consumer that is a member of the group.
 
     Attributes:
-        owned: the partitions that the group has assigned to it.
+        owned: the partitions that the group has assigned to the consumer.
         places: the partition and offset of each record that the consumer has read.
     """
 

@@ -20,7 +20,7 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 REUSED_BUFFER: Final = "KAFKA-19012"
-"""The id of ``wrong-topic``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``wrong-topic`` shows, in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _SMALL: Final = 64
@@ -29,7 +29,7 @@ _LARGE: Final = 800_000
 
 _FIRST: Final = 0
 _SECOND: Final = 3
-"""Two partitions with the same leader on a cluster of three brokers."""
+"""The numbers of two partitions, which have the same leader on a cluster of three brokers."""
 
 _STRANGER: Final = "other"
 _STRANGERS: Final = 4

@@ -27,7 +27,7 @@ from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 RECREATED_TOPIC: Final = "recreated-topic"
-"""The id of these stories' hazard in the catalogue of hazards."""
+"""The id of the problem that these stories show, in the catalogue of hazards."""
 
 SKIPPED: Final = ("m1", "m2", "m3")
 GIVEN: Final = "m4"

@@ -121,8 +121,8 @@ class ScheduleContext:
         probe: a probe that only this thread uses.
         topic: the topic under test.
         replicas: brokers with a replica of the partition under test; the preferred leader is first.
-        added: the brokers of each partition that the story (a scripted scenario) adds, by its
-            number.
+        added: for each partition that the story (a scripted scenario) adds: its number, and its
+            brokers.
         transactional: opens a transactional client. The arguments are its name in the history, and
             settings that override all others.
         producer: opens a client without transactions; the argument adds to the workload's settings.

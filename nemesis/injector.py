@@ -116,7 +116,7 @@ class Nemesis:
 
         Args:
             broker: the target broker, for a fault of a broker.
-            controllers: the target controllers, for a fault of the coordination; default: the only
+            controllers: the target controllers, for a fault of controllers; by default the only
                 controller.
             partition: the partition of the topic that the fault hits.
             choice: a number from 0 to 1, for the fault's random decisions.

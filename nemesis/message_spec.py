@@ -130,7 +130,7 @@ class MessageSpec:
         self._numbers()
 
     def _require_error(self, action: Action) -> None:
-        """Raise an error if brokers never return the text's error for the request."""
+        """Raise an error if brokers never return the named error for the request."""
         if action != "refuse" and self.error:
             raise UsageError("only refuse uses an error", hint="Leave it out.")
         if action != "refuse":

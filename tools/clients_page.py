@@ -128,8 +128,8 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         library: its name and release.
         acted: whether the broker had acted on the request.
-        result: the outcome for the client, compared with the log.
-        said: the error of the transaction's end.
+        result: the client's result, compared with the log.
+        said: the error with which the transaction ended.
         times: trials with this result, of ``plays``.
     """
 
@@ -163,7 +163,7 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The results of a client under faults.
 
     Attributes:
-        library: the driver's name of its library.
+        library: the library's name, as the driver reports it.
         findings: numbers of records that are in the log twice, or in another order.
         model: the model's answer about all findings.
         moved: whether the leaders of ``__transaction_state`` were moved.
@@ -285,7 +285,7 @@ def read_refusals() -> tuple[ClientRefusal, ...]:
 
 
 def read_polls() -> tuple[ClientPolls, ...]:
-    """Return the trials of polls that lose a partition."""
+    """Return the trials in which a consumer loses a partition during a poll."""
     return msgspec.json.decode(POLLS.read_bytes(), type=tuple[ClientPolls, ...])
 
 

@@ -37,7 +37,7 @@ _ALSO_HOLD: Final = (
     "`model-results.json` also has searches with other bounds, in which all invariants hold"
 )
 _USUAL: Final = {"records": 3, "transactions": 2}
-"""Bounds of a search of transactions, if the page states no others."""
+"""Bounds of a search in the transaction model, if the page states no other bounds."""
 _FAILURES: Final = "0 failures"
 """The failures of a search, if the page states no other number."""
 _RANGES: Final = {
@@ -311,7 +311,7 @@ def explaining() -> str:
 
 
 def observations() -> str:
-    """Return each observation's source on each kind of cluster, and what depends on it."""
+    """Return each observation's source by kind of cluster, and the features that depend on it."""
     rows = []
     for observation, origin in SOURCES.items():
         resting = {

@@ -315,6 +315,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """Return a part's sort key: parts with failed cells first, then canaries, then all others."""
+    """Return a part's sort key: failed cells come first, then canaries, then all others."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

@@ -142,7 +142,7 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: 
     """Copy pages and results, and complete runs of failed cells up to a limit of bytes.
 
     Args:
-        out: output folder; it gets a folder for each path, in which all links still work.
+        out: output folder. For each path a subfolder is created, in which all links still work.
 
     Returns:
         A sentence for each run that was not copied.

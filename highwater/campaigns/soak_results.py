@@ -125,7 +125,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         counted: whether lost records could be counted. Otherwise the counts are not valid.
         aim: name of the situation (state of the model) to which the run should lead; empty if to
             none.
-        situations: names of the situations in which the run was observed.
+        situations: names of the situations that the run reached.
     """
 
     number: int

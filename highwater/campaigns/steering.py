@@ -58,7 +58,7 @@ class Steering:
 
         Args:
             seen: names of the situations that need no run.
-            seed: the seed of the first run; each next run adds one.
+            seed: the seed of the first run; each later run has the next number.
         """
         depths = self.reachable(kafka).depths
         for number in sorted(depths, key=lambda number: (depths[number], number)):

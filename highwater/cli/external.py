@@ -74,7 +74,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Raise an error if ``--like`` names a topic, but no cluster has it."""
+    """Raise an error if ``--like`` names a topic, but no cluster with this topic is given."""
     if like is not None and inventory is None:
         raise UsageError(
             f"--like {like} needs your cluster, which has this topic",

@@ -290,7 +290,7 @@ class RunningWorkload:
         return reader
 
     def _produce(self, name: str, index: int) -> None:
-        """Run a producer without transactions, and after each crash its successor.
+        """Run a producer without transactions, and after each crash a new producer.
 
         A producer that crashes does not wait for missing responses.
         """

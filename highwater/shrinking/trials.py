@@ -83,7 +83,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: hash of the plan, the goal and the threshold.
-        holds: whether enough runs had the anomaly.
+        holds: whether enough runs had the anomaly, so that the plan is accepted.
         sent: number of records that the last run with the anomaly sent; 0 without such a run.
     """
 
@@ -127,8 +127,8 @@ class Trials:
         folder: the directory with ``attempts.jsonl``, and in ``runs`` the runs of the last accepted
             plan.
         deadline: value of ``time.monotonic`` after which no run begins.
-        attempts: all attempts, oldest first; attempts of an earlier invocation appear when the
-            search reaches their plans again.
+        attempts: all tried plans, oldest first; a plan that an earlier invocation tried appears
+            when the search reaches this plan again.
     """
 
     goal: Goal

@@ -160,7 +160,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 
 def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
-    """Return the state of a disk at the moment from which its flushes have no effect.
+    """Return the state of a disk just before its flushes lose their effect.
 
     Returns:
         Each segment's size in bytes, and the contents of each checkpoint file.

@@ -39,7 +39,7 @@ class InstanceUnderTest(Protocol):
 
     @property
     def number(self) -> int:
-        """The number of the instance, from 0 on."""
+        """The number of the instance, counted from 0."""
 
     @property
     def client(self) -> str:

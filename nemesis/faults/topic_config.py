@@ -1,8 +1,8 @@
 """Faults that change a topic setting while the topic is in use; healing restores the plan's value.
 
-No changed setting deletes records that the run wrote: such records would look lost. Other faults in
-this module add partitions, delete records, or delete a second topic. Their healing restores nothing
-that was deleted.
+No changed setting deletes records that the run wrote: such records would count as lost. Other
+faults in this module add partitions, delete records, or delete a second topic. The healing of these
+faults does not restore deleted data.
 """
 
 import contextlib

@@ -25,7 +25,7 @@ def levels(plan: Plan) -> tuple[Level, ...]:
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """Return the broker settings of the first level; empty if the plan names no level."""
+    """Return the broker settings of the first software level; empty if the plan names none."""
     return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
 
 

@@ -133,8 +133,8 @@ class StoryNeeds:
     """The requirements of a story besides three brokers.
 
     Attributes:
-        wire: the connections that the relay forwards: between nodes, or from clients; empty: no
-            relay.
+        wire: the connections that the relay forwards: between nodes, or from clients. If it is
+            empty, the story needs no relay.
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
         one_controller: whether the cluster must have a single controller.

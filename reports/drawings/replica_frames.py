@@ -93,8 +93,8 @@ class Frame:
     """The drawing of one beat (phase): the beat's evidence, and every replica at the end.
 
     Attributes:
-        seen_late: the number of an earlier frame with a later time, or None. That frame shows the
-            cause, which the observer noticed late, at its next poll.
+        seen_late: the number of an earlier frame with a later time; None without such a frame. That
+            frame shows the cause, which the observer noticed late, at its next poll.
     """
 
     number: int
@@ -279,9 +279,9 @@ class _Stage:
         """Return a replica's record at an offset, from its disk or from the history of sends.
 
         The disk was read at the end of the run. If the record on disk was sent after the last
-        observed append at the offset, the replica had truncated its log without an observation.
-        Then its record after that send is unknown, unless the broker was down. Without a disk, a
-        record is known only if the replica appended it in the leader epoch in which it was sent.
+        observed append at the offset, the observer missed a truncation of the replica's log. Then
+        the replica's record after that send is unknown, unless the broker was down. Without a disk,
+        a record is known only if the replica appended it in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))

@@ -80,7 +80,7 @@ def write(
     Args:
         matrix: the plan of the matrix, which has the skipped combinations.
         earlier: names and rows of earlier matrices, the latest first. The page shows changes since
-            the first of them that has a setting in common with ``rows``.
+            the latest matrix that has a setting in common with ``rows``.
     """
     skipped = matrix.skipped if matrix else ()
     kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=version_order)

@@ -38,7 +38,7 @@ _STRANGERS: Final = 4
 _DELIVERY_S: Final = 7.0
 _REQUEST_S: Final = 6.5
 _OLDER_S: Final = 5.0
-"""The seconds between the creation of the batches and their request."""
+"""The seconds between the creation of the batches and the creation of their request."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {

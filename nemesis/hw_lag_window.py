@@ -24,7 +24,7 @@ Followers fetch again after ``request.timeout.ms``, which must be far below
 
 
 def widen(seconds: float) -> dict[str, str]:
-    """Return broker settings that keep an idle partition's window open for this many seconds.
+    """Return broker settings that keep an idle partition's HW-lag window open for some seconds.
 
     Without new records, the leader delays its response to a follower's fetch by
     ``replica.fetch.wait.max.ms``, and only then sends the increased HW (except on 2.4.0 to 2.5.1,

@@ -130,7 +130,7 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
         acted: whether the broker had acted on the request.
         result: the client's result, compared with the log.
         said: the error with which the transaction ended.
-        times: trials with this result, of ``plays``.
+        times: number of trials with this result; ``plays`` is the number of all trials.
     """
 
     client: str
@@ -148,7 +148,8 @@ class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client that loses a partition during a poll.
 
     Attributes:
-        skipped: trials, of ``plays``, in which the group never got a record.
+        skipped: number of trials in which the group never got a record; ``plays`` is the number of
+            all trials.
         errors: the exceptions of polls.
     """
 

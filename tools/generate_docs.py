@@ -207,7 +207,7 @@ def _outside(commands: frozenset[str]) -> str:
 
 
 def _refused(fault: Fault) -> str:
-    """Return the reasons why releases lack a fault, with the driver; empty if none lacks it."""
+    """Return the reasons why releases lack a fault, with the driver; empty if all have it."""
     drivers: dict[str, list[str]] = {}
     for driver in DRIVERS:
         able = [release for release in CATALOGUE.values() if driver in release.drivers]

@@ -172,7 +172,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return where a hazard was reproduced last, and where it never was; empty if not recorded."""
+    """Return the releases that last reproduced a hazard, or never did; empty if not recorded."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))

@@ -101,7 +101,7 @@ class Source:
         return compile_for(self.content, kafka)
 
     def planned(self, kafka: str, *, label: str, seed: int, driver: str) -> PlannedRun:
-        """Return the planned replay on a release."""
+        """Return the planned replay of the file on a release."""
         if isinstance(self.content, TransactionCounterexample):
             made = transaction_plan(
                 self.content, kafka, seed=seed, driver=driver, client=self.client

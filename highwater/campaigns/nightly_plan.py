@@ -56,7 +56,7 @@ SHORTEST_S: Final = 300.0
 """The shortest part of a job, in seconds, because Spark needs time to start."""
 
 LAPS: Final = 100
-"""The greatest number of seeds in a night."""
+"""The greatest number of seeds that a nightly run uses."""
 
 Piece = list[PlannedCell]
 """Cells (planned runs) of one release on one driver, which share running clusters."""
@@ -274,7 +274,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:
-    """Return those drivers of ``names`` that the release supports, else its first driver."""
+    """Return the drivers in ``names`` that a release supports; if none, its first driver."""
     return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 

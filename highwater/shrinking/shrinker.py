@@ -81,8 +81,8 @@ class Effort:
 
     Attributes:
         rule: the number of runs with the anomaly that a plan needs to be accepted.
-        counts: number of additional runs of the smallest plan, which measure how often it has the
-            anomaly.
+        counts: number of additional runs of the smallest plan, which measure how often the plan has
+            the anomaly.
     """
 
     rule: HitThreshold = field(default_factory=HitThreshold)

@@ -37,7 +37,7 @@ SURVIVED: Final = "survived-offset-checkpoint"
 after the last simulated power failure."""
 
 METADATA: Final = "__cluster_metadata"
-"""The directory of KRaft's metadata log. Kafka flushes every append to it
+"""The directory of KRaft's metadata log. Kafka flushes every append to this log
 (``KafkaMetadataLog.appendAsLeader``)."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic

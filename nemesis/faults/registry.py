@@ -290,7 +290,7 @@ _registry: dict[str, Fault] = {}
 
 
 def by_request(kafka: Release, driver: str) -> str:
-    """Return why a fault that sends requests to brokers or ZooKeeper is not available."""
+    """Return why a fault that sends requests to brokers or ZooKeeper is not available, or ""."""
     if driver == "external" and kafka.coordination == "zookeeper":
         return "the fault needs ZooKeeper, which is not accessible"
     return ""

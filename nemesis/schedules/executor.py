@@ -21,8 +21,8 @@ from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_con
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
-"""The key, in a plan's budget for faults, of the greatest number of brokers that may have a fault
-at the same time."""
+"""The key of one limit in a plan's budget: the greatest number of brokers that may have a fault at
+the same time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 

@@ -241,7 +241,7 @@ class Story:
         Args:
             release: the release on which the story is executed.
             plan: the plan with the story's settings.
-            rules: replacement for the release's rules.
+            rules: rules of the model that replace the release's rules.
         """
         from highwater.checkers.model.schedules.script import play  # noqa: PLC0415 - of Numba, which is slow to import
 

@@ -42,7 +42,7 @@ class Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Send a request; handle the group's events before its response, and return the response.
+        """Send a request; handle group events that arrive before the response; return the response.
 
         Raises:
             WrongDriverError: the response is an error, or is late.

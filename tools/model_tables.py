@@ -233,7 +233,7 @@ def transaction_rules() -> str:
 
 
 def _since(releases: str) -> str:
-    """Return ranges of releases. Of a range that ends with the newest release, return only the first release."""
+    """Return ranges of releases; of a range up to the newest release, return only its first."""
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 

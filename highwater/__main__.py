@@ -36,7 +36,7 @@ class _ClosedPipe(BaseException):
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that raises Highwater's errors: libraries exit after an OSError."""
+    """Standard output that raises Highwater's errors, because libraries exit after an OSError."""
 
     def write(self, text: str) -> int:
         """Write text; a closed pipe ends the command."""
@@ -148,7 +148,7 @@ def _explain_import(error: Exception) -> None:
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:
-    """Exit without waiting for other runs' threads; guard processes end their brokers."""
+    """Exit without waiting for the threads of runs; guard processes stop the runs' brokers."""
     _ignore_signals()
     recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
     hint = "Everything recorded so far is in the store." if recording else ""

@@ -49,7 +49,7 @@ def explained(error: ImportError) -> UsageError | None:
 
 
 def rival() -> str:
-    """Return a sentence about another distribution that overwrites this package, or nothing."""
+    """Return a sentence about another distribution that overwrites this package; empty if none."""
     try:
         other = distribution("highwater")
     except PackageNotFoundError:

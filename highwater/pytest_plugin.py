@@ -160,7 +160,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
 def _highwater_laboratory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Callable[[], Laboratory]"]:
-    """Yield a function that returns the session's laboratory, which the first call creates."""
+    """Yield a function that returns the session's ``Laboratory``; its first call creates it."""
     with contextlib.ExitStack() as stack:
         made: list[Laboratory] = []
 

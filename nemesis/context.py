@@ -58,7 +58,7 @@ class Client(Protocol):
     """Sends single records, and writes each send to the run's history."""
 
     def send(self, value: str, partition: int, *, limit_s: float | None = None) -> SendOutcome:
-        """Send a record with the plan's acks; return the outcome, ``info`` if still unknown."""
+        """Send a record with the plan's acks; return the outcome, ``info`` if it is unknown."""
 
 
 class GroupMember(Protocol):
@@ -74,7 +74,7 @@ class GroupMember(Protocol):
 
     @property
     def given(self) -> Mapping[int, int]:
-        """The offset after the last record received, by partition (share group: by any member)."""
+        """By partition, the offset after the last record received (share group: by any member)."""
 
 
 class ConsumingMember(GroupMember, Protocol):
@@ -84,7 +84,7 @@ class ConsumingMember(GroupMember, Protocol):
         """Commit the member's position, and close the member in another thread."""
 
     def die_at_work(self) -> None:
-        """Block in the next poll's processing for ever: its records do not count as read."""
+        """Block for ever with the next poll's records, which then do not count as read."""
 
 
 class SharingMember(Protocol):
@@ -101,7 +101,7 @@ class SharingMember(Protocol):
 
 
 class GroupClients(Protocol):
-    """Starts members of consumer groups. Each reads until it leaves or all faults are healed."""
+    """Starts members of consumer groups. Members read until they leave or all faults are healed."""
 
     def join(self, name: str, membership: GroupMembership) -> ConsumingMember:
         """Start a consumer as a member of a group; ``name`` ends in a number."""
@@ -120,7 +120,7 @@ class GroupClients(Protocol):
         """Start a member of the run's share group; ``name`` is its process in the history."""
 
     def outside(self, group: str) -> object:
-        """Return metadata with which a transaction commits offsets of a group without members."""
+        """Return metadata that a transaction needs to commit offsets of a group without members."""
 
     def listed(self) -> frozenset[str]:
         """Return the groups that the brokers list.
@@ -138,8 +138,8 @@ class ScheduleContext:
         probe: a probe that only this thread uses.
         topic: the topic under test.
         replicas: brokers with a replica of the partition under test; the preferred leader is first.
-        added: the brokers of each partition that the story (a scripted scenario) adds, by its
-            number.
+        added: for each partition that the story (a scripted scenario) adds: its number, and its
+            brokers.
         transactional: opens a transactional client. The arguments are its name in the history, and
             settings that override all others.
         producer: opens a client without transactions; the argument adds to the workload's settings.
@@ -177,7 +177,7 @@ class ScheduleContext:
         return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
-        """Record an observation or a decision; ``step`` is its number in the model's schedule."""
+        """Record an observation or a decision; ``step`` is the step's number in the schedule."""
         self.fault_log.fault("step", "note", says, broker, step=step)
 
     def until(
@@ -232,7 +232,8 @@ class ScheduleContext:
 
         Args:
             value: the record's name.
-            leader: the broker that appends the record; with acks=0 its LEO gives the offset.
+            leader: the broker that appends the record; with acks=0 its LEO shows the record's
+                offset.
             limit_s: the longest wait for a response; by default the plan's delivery timeout.
 
         Returns:

@@ -18,12 +18,13 @@ from highwater.harness.base.waiting import await_condition
 POLL_S = 0.01
 
 HELD_CONFIG: Final[Mapping[str, str]] = MappingProxyType({"request.timeout.ms": "3000"})
-"""Broker settings that keep followers in the ISR while the relay holds a window open. Followers
-fetch again after this timeout, which must be far below ``replica.lag.time.max.ms``."""
+"""Broker settings that keep followers in the ISR while the relay holds a HW-lag window open.
+Followers fetch again after ``request.timeout.ms``, which must be far below
+``replica.lag.time.max.ms``."""
 
 
 def widen(seconds: float) -> dict[str, str]:
-    """Return broker settings that keep an idle partition's window open for this many seconds.
+    """Return broker settings that keep an idle partition's HW-lag window open for some seconds.
 
     Without new records, the leader delays its response to a follower's fetch by
     ``replica.fetch.wait.max.ms``, and only then sends the increased HW (except on 2.4.0 to 2.5.1,

@@ -47,7 +47,7 @@ class _Open:
 
 _ruling: Final = threading.Lock()
 _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
-"""The last nemesis of each cluster, by the cluster's ``id``."""
+"""The last ``Nemesis`` object that injected faults into each cluster, by the cluster's ``id``."""
 
 
 class Nemesis:
@@ -117,7 +117,7 @@ class Nemesis:
 
         Args:
             broker: the target broker, for a fault of a broker.
-            controllers: the target controllers, for a fault of the coordination; default: the only
+            controllers: the target controllers, for a fault of controllers; by default the only
                 controller.
             partition: the partition of the topic that the fault hits.
             choice: a number from 0 to 1, for the fault's random decisions.
@@ -182,7 +182,7 @@ class Nemesis:
         return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
-        """Make this nemesis the only one of its cluster, so that no other heals its faults.
+        """Make this nemesis the only one of its cluster, so that no other nemesis heals its faults.
 
         Raises:
             HarnessError: another nemesis has faults open on the cluster.

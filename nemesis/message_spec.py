@@ -35,10 +35,10 @@ VERBS: Final[Mapping[Action, str]] = {
     "delay": "delayed",
     "refuse": "refused",
 }
-"""The participle of each action's verb, such as ``held``."""
+"""For each action on a message, its participle: ``held`` for ``hold``."""
 
 TOPIC: Final = "{topic}"
-"""A property's placeholder for the name of the topic under test."""
+"""The placeholder for the name of the topic under test, in a message's properties."""
 
 _ANY_API: Final = "any"
 _ANSWER: Final = "answer"
@@ -56,7 +56,7 @@ class MessageSpec:
         api: name of the Kafka request, or ``any``.
         source: the sender: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
         target: the receiver, in the same form.
-        first: the number of the first message that the rule affects; 1 is the first.
+        first: the number of the first message that the rule affects, counted from 1.
         times: the number of affected messages; 0 for all.
         by_s: the delay in seconds, for a delayed message.
         error: name of the error, for a refused message.
@@ -130,7 +130,7 @@ class MessageSpec:
         self._numbers()
 
     def _require_error(self, action: Action) -> None:
-        """Raise an error if no broker returns this error for the request at this time."""
+        """Raise an error if brokers never return the named error for the request."""
         if action != "refuse" and self.error:
             raise UsageError("only refuse uses an error", hint="Leave it out.")
         if action != "refuse":
@@ -205,7 +205,7 @@ class MessageSpec:
 
 
 def read_action(word: str) -> Action:
-    """Return the action for a word.
+    """Return the action that a word names, such as ``hold``.
 
     Raises:
         UsageError: the word is no action.

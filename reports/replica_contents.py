@@ -56,7 +56,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The number of offsets between two rows that are not shown, and of differences among them."""
+    """Offsets between two rows that are not shown: their number, and how many of them differ."""
 
     offsets: int
     differing: int

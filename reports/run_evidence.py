@@ -72,7 +72,7 @@ class SendTimes:
     Attributes:
         ended_ns: times of acknowledgement, ascending.
         took_ns: latencies of the acknowledged sends, in the same order.
-        failed_ns: times at which the other sends began.
+        failed_ns: times at which the sends without an acknowledgement began.
     """
 
     ended_ns: Ints = field(default_factory=lambda: np.empty(0, np.int64))

@@ -62,7 +62,7 @@ _POLL_S: Final = 0.1
 
 
 class Writer:
-    """A client's producer, which writes before and after another cluster gets the address."""
+    """A client's producer; it writes before and after another cluster gets a broker's address."""
 
     def __init__(
         self, opened: OpenLibrary, plan: Plan, cluster: RealCluster, log: logging.Logger

@@ -205,7 +205,7 @@ class Stage:
         return client_config.consumer(common, group=group)
 
     def _outside(self, group: str) -> object:
-        """Return the metadata of a group without members; for drivers without groups, its name."""
+        """Return a memberless group's metadata; for drivers without groups, the group's name."""
         consumer = self._opened.library.consumer(self._reading("outside", group))
         try:
             return consumer.consumer_group_metadata()

@@ -33,7 +33,7 @@ PARTIAL: Final = "committed without it"
 
 ELSEWHERE: Final = "written to the other cluster"
 OF_TWO: Final = ", one of two brokers"
-"""After the release of a cluster's brokers."""
+"""The text after a release if the cluster has two brokers of this release."""
 
 ABORTED: Final = "aborted"
 UNCERTAIN: Final = "uncertain"
@@ -81,7 +81,7 @@ _SHORT: Final = {
     SILENT: "…",
 }
 _SHORTER: Final = {WORKS: "✓", LACKS: "ignored"}
-"""Results in tables of settings."""
+"""The text for a result in tables of settings."""
 _ADDRESS: Final = """\
 In these runs another cluster, with a topic of the same name, gets the address of a client's only
 broker (KAFKA-20246, `python -m tools.client_addresses FOLDER`). A transaction is committed there
@@ -126,9 +126,9 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         library: its name and release.
         acted: whether the broker had acted on the request.
-        result: the outcome for the client, compared with the log.
-        said: the error of the transaction's end.
-        times: trials with this result, of ``plays``.
+        result: the client's result, compared with the log.
+        said: the error with which the transaction ended.
+        times: number of trials with this result; ``plays`` is the number of all trials.
     """
 
     client: str
@@ -146,7 +146,8 @@ class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client that loses a partition during a poll.
 
     Attributes:
-        skipped: trials, of ``plays``, in which the group never got a record.
+        skipped: number of trials in which the group never got a record; ``plays`` is the number of
+            all trials.
         errors: the exceptions of polls.
     """
 
@@ -161,7 +162,7 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The results of a client under faults.
 
     Attributes:
-        library: the driver's name of its library.
+        library: the library's name, as the driver reports it.
         findings: numbers of records that are in the log twice, or in another order.
         model: the model's answer about all findings.
         moved: whether the leaders of ``__transaction_state`` were moved.
@@ -283,7 +284,7 @@ def read_refusals() -> tuple[ClientRefusal, ...]:
 
 
 def read_polls() -> tuple[ClientPolls, ...]:
-    """Return the trials of polls that lose a partition."""
+    """Return the trials in which a consumer loses a partition during a poll."""
     return msgspec.json.decode(POLLS.read_bytes(), type=tuple[ClientPolls, ...])
 
 

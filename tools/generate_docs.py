@@ -78,7 +78,7 @@ _CONTROLLERS_NOTE: Final = (
     " learns of its successor.\n"
 )
 _TWIN: Final = "controller-"
-"""Prefix of a fault of the coordination that has a fault of brokers beside it."""
+"""Name prefix of a fault of controllers that also exists as a fault of brokers."""
 _WHERE_NOTE: Final = "All faults exist for every driver and release, except these:\n"
 
 
@@ -110,7 +110,8 @@ _CHECKERS_INTRO: Final = (
     " have the names of Jepsen's Kafka workload. You can [add a checker](adding-a-checker.md).\n"
 )
 _PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
-"""A promise that says in plain words what its kind's guarantee says, with its source."""
+"""A pattern for a promise in plain words, which an anomaly kind's guarantee repeats, with its
+source."""
 _OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
     "\nIn Jepsen's histories, `lost-write` is a record that was never read although a reader read a"
@@ -200,7 +201,7 @@ def _outside(commands: frozenset[str]) -> str:
 
 
 def _refused(fault: Fault) -> str:
-    """Return the reasons why releases lack a fault, with the driver; empty if none lacks it."""
+    """Return the reasons why releases lack a fault, with the driver; empty if all have it."""
     drivers: dict[str, list[str]] = {}
     for driver in DRIVERS:
         able = [release for release in CATALOGUE.values() if driver in release.drivers]

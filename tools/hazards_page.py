@@ -20,7 +20,7 @@ from tools import model_tables, story_runs
 _LOSES: Final = "An acknowledged record. Only a reader that knows the sent records notices."
 _KAFKAS: Final = re.compile(r"KAFKA-|KIP-")
 _NEAREST: Final[tuple[Evidence, ...]] = ("hand", "source")
-"""The kinds of evidence for hazards whose command runs another schedule."""
+"""The kinds of evidence that no command repeats: the hazard's command runs another schedule."""
 _OLD: Final = (3, 0)
 """Hazards that were fixed before this release are only in a table."""
 
@@ -172,7 +172,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return where a hazard was reproduced last, and where it never was; empty if not recorded."""
+    """Return the releases that last reproduced a hazard, or never did; empty if not recorded."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))

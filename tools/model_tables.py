@@ -37,7 +37,7 @@ _ALSO_HOLD: Final = (
     "`model-results.json` also has searches with other bounds, in which all invariants hold"
 )
 _USUAL: Final = {"records": 3, "transactions": 2}
-"""Bounds of a search of transactions, if the page states no others."""
+"""Bounds of a search in the transaction model, if the page states no other bounds."""
 _FAILURES: Final = "0 failures"
 """The failures of a search, if the page states no other number."""
 _RANGES: Final = {
@@ -94,7 +94,7 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """A switched rule, with the invariants that it breaks and the numbers of steps."""
+    """A rule that is switched on or off, the invariants that then break, and the steps to each."""
 
     switch: str
     kafka: str
@@ -182,7 +182,7 @@ def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 
 
 def rules(measured: Sequence[Mutation]) -> str:
-    """Return each switch, the releases that have it, and the invariants that break without it."""
+    """Return each rule, the releases that have it, and the invariants that break without it."""
     lines = []
     for switch in SWITCHES:
         having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
@@ -233,7 +233,7 @@ def transaction_rules() -> str:
 
 
 def _since(releases: str) -> str:
-    """Return ranges of releases. A range that ends with the newest release has only its first."""
+    """Return ranges of releases; of a range up to the newest release, return only its first."""
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
@@ -311,7 +311,7 @@ def explaining() -> str:
 
 
 def observations() -> str:
-    """Return each observation's source on each kind of cluster, and what depends on it."""
+    """Return each observation's source by kind of cluster, and the features that depend on it."""
     rows = []
     for observation, origin in SOURCES.items():
         resting = {
@@ -364,7 +364,7 @@ def _alike(rows: Iterable[tuple[str, str]]) -> bool:
 
 
 def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return bounds with the number of failures, if it is the same in all searches."""
+    """Return bounds, with the number of failures if all searches have the same number."""
     bounds, switches = question
     failures, *others = {failures for failures, _ in rows}
     stated = "" if others or failures == _FAILURES else f", {failures}"

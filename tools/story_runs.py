@@ -26,7 +26,7 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The runs of one story with one setting on one release.
 
     Attributes:
-        client: library of the producers, as a plan names it.
+        client: library of the producers, as in ``--client``.
         day: the date of the last run, such as 2026-11-25.
         as_predicted: number of runs with exactly the predicted losses, forks and wrong reads.
         broken: number of runs that broke a guarantee.

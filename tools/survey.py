@@ -125,7 +125,7 @@ def _add(key: str, rows: Rows) -> None:
 
 
 def _alike(scope: Scope) -> Iterable[list[str]]:
-    """Return groups of releases that have equal rules within a scope."""
+    """Return groups of releases that have equal rules within search bounds."""
     groups: dict[Rules, list[str]] = {}
     for name in RELEASES:
         rules = rules_of(name)
@@ -175,7 +175,7 @@ def _search(
 
 
 def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the first scope in which a single changed rule breaks an invariant."""
+    """Return the first search bounds in which a single changed rule breaks an invariant."""
     usual = base.get(switch, getattr(rules_of(kafka), switch))
     name = ", ".join((kafka, *(f"{rule} on" for rule in base)))
     states = 0

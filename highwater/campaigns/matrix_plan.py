@@ -1,4 +1,4 @@
-"""Plan a matrix of runs: cells from axes, plans from cells, and groups of cells by cluster."""
+"""Plan a matrix: a run (cell) for each combination of settings (axes), grouped by cluster."""
 
 import itertools
 import re
@@ -32,7 +32,7 @@ from highwater.runtime.requested_plan import requested_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
-    """Return a cell for every combination of the axes, or the reason why it is skipped.
+    """Return a cell (planned run) for every combination of settings, or the reason for its skip.
 
     The oldest Kafka release comes first.
     """

@@ -58,8 +58,8 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule.
 
     Attributes:
-        client: library of the producers; None: the library of the transaction model's search, or
-            else librdkafka.
+        client: library of the producers; None: the library for which a counterexample of
+            transactions was found, or else librdkafka.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Source:
         return compile_for(self.content, kafka)
 
     def planned(self, kafka: str, *, label: str, seed: int, driver: str) -> PlannedRun:
-        """Return the planned replay on a release."""
+        """Return the planned replay of the file on a release."""
         if isinstance(self.content, TransactionCounterexample):
             made = transaction_plan(
                 self.content, kafka, seed=seed, driver=driver, client=self.client
@@ -210,7 +210,7 @@ def perform(
 def planned_replay(
     schedule: Schedule, kafka: str, *, label: str = "", seed: int = 0, driver: str = "local"
 ) -> PlannedRun:
-    """Return the planned replay of a schedule on a release, perhaps not the search's release.
+    """Return the planned replay of a schedule on any release, not only the search's release.
 
     If a step fails or has an unexpected effect, ``status.json`` names the step, and the verdict is
     ``unknown``. The run directory contains the schedule as ``schedule.json``.

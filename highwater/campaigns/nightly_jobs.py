@@ -24,8 +24,8 @@ from highwater.harness.campaigns.nightly_cells import (
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
 LONGEST: Final = 330
-"""The greatest number of minutes for a job. GitHub stops a job after 360 minutes, and before that
-the job must upload its results."""
+"""The greatest number of minutes for one job of a nightly run. GitHub stops a job after 360
+minutes, and before that the job must upload its results."""
 
 T = TypeVar("T")
 

@@ -38,28 +38,28 @@ from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
 RANDOM_S: Final = NEMESIS_S + 25.0
-"""The estimated seconds for a cell that was never measured: its run and its judging on an idle
-machine."""
+"""The estimated seconds to perform and judge a cell (a planned run) that was never measured, on an
+idle machine."""
 
 BOOT_S: Final = 30.0
 """The seconds in which each part of a job starts brokers and Spark."""
 
 BASELINE: Final = ("loss", "divergence")
 CANARY_SEEDS: Final = 2
-"""The number of runs of each canary; one run may be ``unknown`` because its story missed the HW-lag
-window. With two drivers, each driver has one run."""
+"""The number of runs of each canary (a story that must lose records). One run may be ``unknown``
+because its story missed the HW-lag window. With two drivers, each driver has one run."""
 
 PIECES: Final = 4
-"""Each machine gets at least this many parts, so that all machines get about equal work."""
+"""The least number of parts in each machine's work, so that all machines get about equal work."""
 
 SHORTEST_S: Final = 300.0
 """The shortest part of a job, in seconds, because Spark needs time to start."""
 
 LAPS: Final = 100
-"""The greatest number of seeds in a night."""
+"""The greatest number of seeds that a nightly run uses."""
 
 Piece = list[PlannedCell]
-"""Cells of one release on one driver, which share warm clusters."""
+"""Cells (planned runs) of one release on one driver, which share running clusters."""
 
 _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
@@ -243,7 +243,7 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return the mixes of faults; the faults of a mix share family, needs, releases and drivers.
+    """Return sets of faults for a run. Faults of a set have equal family, needs, releases, drivers.
 
     Faults that need an option are only in ``highwater soak``.
     """
@@ -276,7 +276,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:
-    """Return those drivers of ``names`` that the release supports, else its first driver."""
+    """Return the drivers in ``names`` that a release supports; if none, its first driver."""
     return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 
@@ -317,6 +317,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """Return a part's sort key: parts with failed cells first, then canaries, then all others."""
+    """Return a part's sort key: failed cells come first, then canaries, then all others."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

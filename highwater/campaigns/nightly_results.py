@@ -22,8 +22,8 @@ from highwater.harness.releases.catalogue import CATALOGUE
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")
-"""Patterns of index files. They have ten megabytes each, Kafka can rebuild them, and no checker
-reads them."""
+"""Patterns of index files, which are not copied. Each has ten megabytes, Kafka can rebuild it, and
+no checker reads it."""
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
@@ -142,7 +142,7 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: 
     """Copy pages and results, and complete runs of failed cells up to a limit of bytes.
 
     Args:
-        out: output folder; it gets a folder for each path, in which all links still work.
+        out: output folder. For each path a subfolder is created, in which all links still work.
 
     Returns:
         A sentence for each run that was not copied.

@@ -130,7 +130,7 @@ def draw(
 def _possible(
     workload: Workload, of_keys: random.Random, kafka: Release, libraries: tuple[str, str]
 ) -> Workload:
-    """Remove features that the client libraries lack from a workload, and draw its keys.
+    """Remove from a workload the features that its client libraries lack, and draw its keys.
 
     Only librdkafka's producers send records with keys.
     """

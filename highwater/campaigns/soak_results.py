@@ -30,11 +30,12 @@ from highwater.runtime.executed_steps import whole_steps
 
 State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
 PATHS: Final = "paths"
-"""The folder of a soak with the paths of its steered runs."""
+"""The folder of a soak with the model's paths (steps) that its steered runs execute."""
 
 STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
-"""The states of a run, in this order. All guarantees hold. The release's rules explain every broken
-guarantee. No rule explains a finding. The run could not be judged. The harness failed."""
+"""The states of a run. ``kept``: all guarantees hold. ``explained``: the release's rules explain
+every broken guarantee. ``unexplained``: no rule explains a finding. ``unknown``: the run could not
+be judged. ``failed``: the harness failed."""
 
 TOLD_MOST: Final = 5
 """The greatest number of unexplained findings in a run's row; the run's report has all of them."""
@@ -46,13 +47,13 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         controllers: the number of controllers in each cluster; one in soaks older than this
             setting.
-        client: library of the producers, as a plan names it.
+        client: library of the producers, as in ``--client``.
         reader_client: library of the readers, and of the members of groups.
         group_protocol: group protocol; if it is set, every run has a group. If it is empty, only
             some runs have a group, with the classic protocol.
         each_s: seconds of fault injection in every run; None: the seed determines the duration.
-        steer: whether every second group of runs aims at situations of the model in which no run
-            of the soak was observed.
+        steer: whether every second group of runs leads to situations (states of the model) that no
+            run of the soak has reached.
     """
 
     seed: int
@@ -122,8 +123,9 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             anomalies.
         unexplained: a sentence for each finding that the model does not explain.
         counted: whether lost records could be counted. Otherwise the counts are not valid.
-        aim: name of the situation of the model to which the run was to lead; empty if to none.
-        situations: names of the situations in which the run was observed.
+        aim: name of the situation (state of the model) to which the run should lead; empty if to
+            none.
+        situations: names of the situations that the run reached.
     """
 
     number: int

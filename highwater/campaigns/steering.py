@@ -1,4 +1,4 @@
-"""Runs of a soak that lead brokers to situations in which none of its runs was observed.
+"""Runs that lead brokers to situations (states of the model) that no run of the soak reached.
 
 ModelFuzz (OOPSLA 2025) and Mallory (CCS 2023) do the same with systems that they change for it.
 Highwater plays the model's shortest path to the situation on unchanged brokers.
@@ -20,7 +20,8 @@ from highwater.nemesis.model_replay.schedule_replay import plan
 from highwater.runtime.campaign import PlannedRun
 
 SCOPE: Final = Scope(records=2, failures=1, moves=1, by="round")
-"""The bounds of the paths. A path by rounds can be played on every release."""
+"""The bounds of the search for paths. In a path by rounds, some brokers run until they are idle
+while the others are paused; every release can replay such a path."""
 
 _SECONDS: Final = 300.0
 
@@ -39,7 +40,7 @@ class Steering:
     _searched: dict[str, ReachableSituations] = field(default_factory=dict)
 
     def reachable(self, kafka: str) -> ReachableSituations:
-        """Return the situations of a release. The first call searches for them."""
+        """Return the situations that a release's model can reach; the first call searches."""
         if kafka not in self._searched:
             self.progress(f"searching the situations of {kafka}")
             self._searched[kafka] = reachable_situations(
@@ -58,7 +59,7 @@ class Steering:
 
         Args:
             seen: names of the situations that need no run.
-            seed: the seed of the first run; each next run adds one.
+            seed: the seed of the first run; each later run has the next number.
         """
         depths = self.reachable(kafka).depths
         for number in sorted(depths, key=lambda number: (depths[number], number)):

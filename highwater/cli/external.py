@@ -50,7 +50,7 @@ LikeOption = Annotated[
 
 
 def topic_options(given: Mapping[str, object]) -> dict[str, str]:
-    """Return a run's settings of its topic, under Kafka's names."""
+    """Return the settings of the run's topic, by their names in Kafka."""
     names = {"partitions": "partitions", "min_isr": MIN_ISR, "unclean": UNCLEAN}
     return {names[name]: str(value).lower() for name, value in given.items() if name in names}
 
@@ -74,7 +74,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Raise an error if ``--like`` names a topic, but no cluster has it."""
+    """Raise an error if ``--like`` names a topic, but no cluster with this topic is given."""
     if like is not None and inventory is None:
         raise UsageError(
             f"--like {like} needs your cluster, which has this topic",

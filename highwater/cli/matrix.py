@@ -242,7 +242,7 @@ def _columns(rows: Sequence[MatrixRow]) -> int:
 
 
 def table(rows: Sequence[MatrixRow]) -> Table:
-    """Return the table of results; settings or releases, whichever are more, are its rows."""
+    """Return the table of results. Its rows are the settings, or the releases if these are more."""
     words = {row.line: _words(row) for row in rows}
     varied = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     common = [word for word, vary in zip(_words(rows[0]), varied, strict=True) if word and not vary]

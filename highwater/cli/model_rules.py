@@ -110,14 +110,14 @@ def _rules_of_transactions(kafka: str, client: str, *, as_json: bool) -> None:
 
 
 def differing(rules: Mapping[str, Rules]) -> tuple[str, ...]:
-    """Return the switches that are on in some releases and off in others."""
+    """Return the rules (switches) that are on in some releases and off in others."""
     return tuple(
         switch for switch in SWITCHES if len({getattr(rule, switch) for rule in rules.values()}) > 1
     )
 
 
 def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
-    """Return every switch: its name, meaning and source, and whether each release has it."""
+    """Return every rule (switch): its name, meaning and source, and whether each release has it."""
     return [
         {
             "rule": switch,
@@ -130,7 +130,7 @@ def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
 
 
 def says(switch: str) -> str:
-    """Return the text about a release that has this switch on."""
+    """Return the text about releases that have this rule (switch)."""
     return str(_FIELDS[switch].metadata["says"])
 
 

@@ -118,8 +118,8 @@ CONTROLLER: Final = -1
 """The value of ``broker`` in rows from a KRaft controller's log."""
 
 _DECISION: Final = "UNCLEAN"
-"""A pattern for the text of a decision from its first word on. Several controllers may log the same
-decision."""
+"""A pattern for the text about an unclean election in a controller's log line. Several controllers
+may log the same election."""
 
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
@@ -163,7 +163,7 @@ def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return a sentence for each broker that logged a fatal error; it contains the first such line.
+    """Return a sentence for each broker that logged a fatal error, with the first such line.
 
     A broker may hang during its shutdown and keep its session; then only its log shows the fatal
     error. For example, 0.10.2 hangs if its log is ahead of the leader's: ``handleOffsetOutOfRange``

@@ -39,7 +39,7 @@ _WHOLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClusterKey:
-    """The settings that runs on the same cluster share; all others belong to topics or clients."""
+    """The settings that runs on the same cluster share; other settings are of topics or clients."""
 
     kafka: str
     driver: str
@@ -132,7 +132,7 @@ class ClusterPool:
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
-        """Return a cluster for the plan, which becomes the last used one; if none fits, start one.
+        """Return a running cluster that fits the plan; if no cluster fits, start one.
 
         Before a start, the pool closes the clusters that were used least recently.
         """
@@ -200,7 +200,7 @@ def _point_into(run: Run, directory: Path, error: BaseException) -> None:
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Wait some seconds at most; return whether all nodes run and all brokers are registered."""
+    """Return whether all nodes run and all brokers are registered, after a wait of some seconds."""
     states = {broker.state for broker in cluster.brokers.values()}
     states |= {controller.state for controller in cluster.controllers.values()}
     if states - {"running"}:

@@ -15,7 +15,7 @@ UNANSWERED: Final = "unanswered"
 END: Final = "end"
 MISSING: Final = "missing"
 VOTES: Final = "votes"
-"""Values in the table ``harness.runs.history.DECISIONS``."""
+"""Values in the table of requests to controllers, ``harness.runs.history.DECISIONS``."""
 
 
 class _RecordedCluster:
@@ -57,7 +57,7 @@ class _RecordedCluster:
             self._cluster.move_leader(topic, partition, broker)
 
     def finalize(self, level: Level) -> None:
-        """Finalize features of a level."""
+        """Finalize the features of a software level."""
         features = kraft_features.features(kraft_features.source(level))
         with contextlib.ExitStack() as stack:
             for name, number in features.items():
@@ -78,7 +78,7 @@ class _RecordedCluster:
     def _decisions(
         self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
     ) -> Iterator[None]:
-        """Record decisions after the ``with`` block; after an error, without a response."""
+        """Record requests after the ``with`` block; an error means that no response came."""
         evidence = UNANSWERED
         try:
             yield
@@ -104,9 +104,10 @@ def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence
 
 
 def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
-    """Record a topic's state in ZooKeeper; on KRaft do nothing: the controllers' disks have it.
+    """Record a topic's state in ZooKeeper.
 
-    If ZooKeeper does not respond, record nothing.
+    On KRaft record nothing, because the controllers' disks have this state. If ZooKeeper does not
+    respond, record nothing.
     """
     if cluster.release.coordination == "kraft":
         return

@@ -32,7 +32,7 @@ class _Coordinators(NamedTuple):
 
 
 def asks_coordinators(plan: Plan) -> bool:
-    """Return whether a run ends with these requests: random runs on Highwater's brokers do."""
+    """Return whether the run ends with these requests: if it is random, on Highwater's brokers."""
     workload = plan.workload
     used = workload.transactions or workload.subscribe or workload.share
     if not used or plan.story or plan.schedule or plan.program or plan.external:

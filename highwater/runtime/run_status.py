@@ -68,7 +68,7 @@ class StatusKeeper:
             self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
-        """Record where the final read ended at an open transaction, by partition."""
+        """Record the partitions in which the final read ended at an open transaction."""
         if ends:
             self._write(standing=tuple(ends))
 

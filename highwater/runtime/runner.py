@@ -194,7 +194,7 @@ def _checks(
     fault_log: ProgressLine,
     progress: Progress,
 ) -> tuple[Callable[[], None], ...]:
-    """Return functions to call during a run: they raise a failed part's error, show progress."""
+    """Return functions to call during a run, which raise a failed part's error or show progress."""
     return (
         *(part.check for part in (observer, workload, program) if part is not None),
         lambda: progress(fault_log.line(workload.counts())),
@@ -339,7 +339,7 @@ def _read(
 def _ask_coordinators(
     context: ScheduleContext, recorder: Recorder, workload: RunningWorkload
 ) -> None:
-    """Request the coordinators' state after a random run; without a response, note this."""
+    """Request the coordinators' state after a random run; without a response, record a note."""
     if not asks_coordinators(context.plan):
         return
     try:

@@ -100,7 +100,7 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
         answered: whether clients that do not crash got a response to each EndTxn.
 
     Returns:
-        None if a transaction may be open for the long timeout of such a client.
+        The seconds; None if a client may have left a transaction open for its long timeout.
     """
     if not answered:
         return None
@@ -310,7 +310,7 @@ class RunningWorkload:
         return reader
 
     def _produce(self, name: str, index: int) -> None:
-        """Run a producer without transactions, and after each crash its successor.
+        """Run a producer without transactions, and after each crash a new producer.
 
         A producer that crashes does not wait for missing responses.
         """

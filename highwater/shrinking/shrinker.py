@@ -57,8 +57,8 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
         ended: ``smallest``: no part can be removed; ``time`` and ``interrupted``: the plan is the
             best so far; ``not-reproduced``: the anomaly did not happen again, even with the
             complete plan.
-        hits: number of counted runs of the plan that had the anomaly.
-        runs: number of runs of the plan after the search, which were counted.
+        hits: number of the additional runs that had the anomaly.
+        runs: number of additional runs of the plan, after the search.
         ran: number of all runs of this invocation.
     """
 
@@ -81,8 +81,8 @@ class Effort:
 
     Attributes:
         rule: the number of runs with the anomaly that a plan needs to be accepted.
-        counts: number of additional runs of the smallest plan, which measure how often it has the
-            anomaly.
+        counts: number of additional runs of the smallest plan, which measure how often the plan has
+            the anomaly.
     """
 
     rule: HitThreshold = field(default_factory=HitThreshold)

@@ -83,7 +83,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: hash of the plan, the goal and the threshold.
-        holds: whether enough runs had the anomaly.
+        holds: whether enough runs had the anomaly, so that the plan is accepted.
         sent: number of records that the last run with the anomaly sent; 0 without such a run.
     """
 
@@ -127,8 +127,8 @@ class Trials:
         folder: the directory with ``attempts.jsonl``, and in ``runs`` the runs of the last accepted
             plan.
         deadline: value of ``time.monotonic`` after which no run begins.
-        attempts: all attempts, oldest first; attempts of an earlier invocation appear when the
-            search reaches their plans again.
+        attempts: all tried plans, oldest first; a plan that an earlier invocation tried appears
+            when the search reaches this plan again.
     """
 
     goal: Goal
@@ -200,7 +200,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return the hits and their verdicts; delete other runs."""
+        """Run a plan ``times`` times; return runs with the anomaly, and verdicts; delete others."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:

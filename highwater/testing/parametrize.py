@@ -103,9 +103,9 @@ def _driver(name: str) -> str:
 def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
     """Return every case of a test, in the order of the marker's releases and settings.
 
-    If the marker names releases, the cases whose release the command line leaves out are skipped
-    with a reason. If the marker names no release, the test runs for the releases of the command
-    line, or else of the ini file.
+    If the marker names a release that the command line leaves out, its cases are skipped with a
+    reason. If the marker names no release, the test runs for the releases of the command line, or
+    else of the ini file.
 
     Args:
         settings: ``acks``, ``min_isr`` and ``unclean``; each is one value or several values.

@@ -37,8 +37,8 @@ LATE_S: Final = 0.5
 _PRODUCES: Final = 6
 _FIRST_MOST: Final = 12
 _TIMES_MOST: Final = 3
-"""Limits for the random Produce rules of ``refuse-requests``: the number of rules, the first
-request of a rule, and the number of requests that a rule refuses."""
+"""Limits for the random rules by which ``refuse-requests`` refuses Produce requests: the number of
+rules, the first request that a rule refuses, and the number of requests that a rule refuses."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -138,7 +138,7 @@ def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
 
 
 def release(messages: CaughtMessages, target: FaultTarget) -> None:
-    """End the relay's rule for these messages, and record why it ended."""
+    """End the relay's rule for these messages, and record the reason."""
     messages.release("healing" if target.healing() else "schedule")
 
 

@@ -18,9 +18,9 @@ class CoordinatorKind:
 
     Attributes:
         target: the coordinator's name as a target in ``--nemesis``.
-        serves: a text that names the objects that it coordinates, such as ``groups``.
+        serves: a text that names the coordinated objects, such as ``groups``.
         topic: the internal topic whose partition 0 the coordinator leads.
-        needs: the run's option that makes it use the coordinator.
+        needs: the option with which a run uses the coordinator.
     """
 
     target: str

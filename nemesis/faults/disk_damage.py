@@ -37,7 +37,7 @@ SURVIVED: Final = "survived-offset-checkpoint"
 after the last simulated power failure."""
 
 METADATA: Final = "__cluster_metadata"
-"""The directory of KRaft's metadata log. Kafka flushes every append to it
+"""The directory of KRaft's metadata log. Kafka flushes every append to this log
 (``KafkaMetadataLog.appendAsLeader``)."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
@@ -160,7 +160,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 
 def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
-    """Return the state of a disk at the moment from which its flushes have no effect.
+    """Return the state of a disk just before its flushes lose their effect.
 
     Returns:
         Each segment's size in bytes, and the contents of each checkpoint file.
@@ -213,7 +213,7 @@ def _size(before: Mapping[Path, bytes | int], segment: Path) -> int:
 
 
 def _zero(segment: Path, at: int, *, ends: bool) -> int:
-    """Write zeros from a position to the end of its block; return the first offset destroyed.
+    """Write zeros from a byte to the end of its disk block; return the first lost offset.
 
     Args:
         ends: whether to truncate the file after this block.

@@ -57,8 +57,8 @@ _PERCENT: Final = (2, 20)
 _SPARE_MB: Final = 16
 _LOST: Final = (0.05, 0.5)
 _FAILS_S: Final = 15.0
-"""The longest wait for a system call that the fault changes. Kafka writes its high watermarks every
-5 s."""
+"""The longest wait for a system call that a fault changes. Kafka makes such calls when it writes
+high watermarks, every 5 s by default."""
 
 _KINDS: Final = {"write": WRITES, "flush": FLUSHES, "read": READS}
 Counted = Callable[[], int]
@@ -109,7 +109,7 @@ def _shift(nodes: Sequence[ClusterNode], offset_s: float) -> None:
 
 @contextlib.contextmanager
 def _moving(nodes: Sequence[ClusterNode], offsets_s: Iterable[float]) -> Iterator[None]:
-    """Shift the nodes' clocks to each offset in turn, one a second; then restore the clocks."""
+    """Each second, shift the nodes' clocks by the next offset; at the end, restore the clocks."""
     ended = threading.Event()
 
     def move() -> None:

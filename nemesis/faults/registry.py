@@ -35,11 +35,11 @@ class NothingDoneError(HarnessError):
 
 
 class InstanceUnderTest(Protocol):
-    """One instance of the program under test. Methods return after they have taken effect."""
+    """One instance of the program under test. Each method returns when it has taken effect."""
 
     @property
     def number(self) -> int:
-        """The number of the instance, from 0 on."""
+        """The number of the instance, counted from 0."""
 
     @property
     def client(self) -> str:
@@ -177,7 +177,8 @@ OF_MACHINE: Final[Mapping[Needs, Callable[[], str]]] = {
     CLOCKS: broker_clock.why_not,
     IPTABLES: packet_loss.why_not,
 }
-"""Each program on this machine that faults need, with a function that returns why it is not usable.
+"""For each program that faults need on this machine: a function that returns why the program is not
+usable.
 """
 
 RESTART: Final = "restart"
@@ -188,8 +189,8 @@ AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
 """The generator of a fault. It yields a sentence about the effect, or a ``FaultEffect`` if the
 fault removed records."""
 WhyNot = Callable[[Release, str], str]
-"""A function of a release and a driver. It returns why a fault is not available there; empty if the
-fault is available."""
+"""A function of a Kafka release and a cluster driver. It returns why they do not support a fault;
+empty if they support the fault."""
 
 
 def anywhere(_: Release, __: str) -> str:
@@ -242,7 +243,7 @@ class Fault:
 
     @property
     def on_wire(self) -> bool:
-        """True if the fault hits only a broker's links, so that it allows a second fault."""
+        """True if the fault hits only a broker's links; another fault of the broker may overlap."""
         return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:
@@ -291,7 +292,7 @@ _registry: dict[str, Fault] = {}
 
 
 def by_request(kafka: Release, driver: str) -> str:
-    """Return why a fault that sends requests to brokers or ZooKeeper is not available."""
+    """Return why a fault that sends requests to brokers or ZooKeeper is not available, or ""."""
     if driver == "external" and kafka.coordination == "zookeeper":
         return "the fault needs ZooKeeper, which is not accessible"
     return ""

@@ -50,7 +50,7 @@ _CAUSE_LINES: Final = 5
 
 
 def flushes(topic: Topic) -> int | None:
-    """Return the number of records after which Kafka flushes a topic's logs; None without one."""
+    """Return the number of records after which Kafka flushes a topic's logs; None if not set."""
     flush_messages = topic.config.get(FLUSHES)
     return None if flush_messages is None else int(flush_messages)
 

@@ -1,8 +1,8 @@
 """Faults that change a topic setting while the topic is in use; healing restores the plan's value.
 
-No changed setting deletes records that the run wrote: such records would look lost. Other faults in
-this module add partitions, delete records, or delete a second topic. Their healing restores nothing
-that was deleted.
+No changed setting deletes records that the run wrote: such records would count as lost. Other
+faults in this module add partitions, delete records, or delete a second topic. The healing of these
+faults does not restore deleted data.
 """
 
 import contextlib
@@ -178,7 +178,7 @@ def recreate_topic(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _delete(cluster: Cluster, topic: str) -> None:
-    """Request the deletion until the cluster accepts it, as in ``_put_back``."""
+    """Request the topic's deletion until the cluster accepts the request."""
     await_condition(
         lambda: cluster.delete_topic(topic),
         what=f"the cluster to accept the deletion of topic {topic}",

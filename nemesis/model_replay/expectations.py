@@ -47,7 +47,7 @@ def differences(
 
 Value: TypeAlias = int | Collection[int] | Collection[str] | None
 Seen: TypeAlias = list[tuple[str, int | None, Value, Value]]
-"""A property, its replica, its expected value (None: any value), and its actual value."""
+"""A compared property: its name, its replica, the expected value (None: any), the actual value."""
 
 
 def _controller(context: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:
@@ -94,7 +94,7 @@ def _replicas(
 
 
 def _value(value: Value) -> StateValue:
-    """Return a number, or sorted replicas or records; -1 for None."""
+    """Convert a property's value for a comparison: sort replicas or records; None becomes -1."""
     if value is None or isinstance(value, int):
         return -1 if value is None else value
     return tuple(sorted(value))

@@ -1,4 +1,4 @@
-"""A gate on a link: the relay holds messages, and forwards one at a time on request."""
+"""A gate holds messages at the relay, and forwards them one at a time on request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

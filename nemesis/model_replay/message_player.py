@@ -23,9 +23,11 @@ _HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
 _ENDED_S: Final = 5.0
-"""The time in which a stopped fetcher must send no fetch: 50 times its wait between fetches."""
+"""The seconds in which a follower's stopped fetcher must send no fetch: 50 times the wait between
+two fetches."""
 LAG_S: Final = 8.0
-"""The replica lag limit for a schedule with a lag step; longer than all other steps together."""
+"""The replica lag limit for a schedule in which a lagging follower leaves the ISR; longer than all
+other steps together."""
 
 _PATIENCE_MS: Final = "300000"
 
@@ -39,7 +41,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "controller.socket.timeout.ms": _PATIENCE_MS,
     "replica.lag.time.max.ms": _PATIENCE_MS,
 }
-"""Broker settings of a replay message by message."""
+"""Broker settings for a replay in which the relay forwards messages one by one."""
 
 
 class MessagePlayer(Player):
@@ -146,7 +148,7 @@ class MessagePlayer(Player):
         self._decisions[broker_of(step)].lose()
 
     def failover(self, _: ScheduleStep) -> None:
-        """Kill the controller; drop decisions that it has not delivered.
+        """Kill the controller; drop decisions that this controller has not delivered.
 
         All brokers with a replica are paused until a broker without a replica becomes the
         controller. A controller with a replica would send decisions to itself without the relay.
@@ -196,7 +198,7 @@ class MessagePlayer(Player):
                 gate.lose()
 
     def learn(self, step: ScheduleStep) -> None:
-        """Forward a decision of the controller to a broker, after all earlier decisions that wait.
+        """Forward a decision of the controller to a broker, after all earlier decisions.
 
         With ZooKeeper, a move of leadership consists of two decisions (docs/replay.md).
         """

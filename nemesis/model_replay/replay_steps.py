@@ -21,7 +21,7 @@ def replay_steps(
     """Execute every step, and record its number and title.
 
     Raises:
-        ScheduleNotFollowedError: a step could not be executed, or had another effect.
+        ScheduleNotFollowedError: a step could not be executed, or had an unexpected effect.
         HarnessError: the run must end early.
     """
     for number, step in enumerate(steps, start=1):

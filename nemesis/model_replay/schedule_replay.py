@@ -23,15 +23,15 @@ from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 ZOOKEEPER_SESSION_S: Final = 18.0
-"""The session timeout with ZooKeeper: a broker cannot be paused longer. It may be long, because
-``expire`` ends sessions at once."""
+"""The session timeout with ZooKeeper; a broker cannot be paused longer. The timeout may be long,
+because the step ``expire`` ends sessions at once."""
 
 KRAFT_SESSION_S: Final = 9.0
-"""The session timeout on KRaft, where sessions end only without heartbeats. An ``expire`` step
-waits 9 to 10 s."""
+"""The session timeout on KRaft, where a session ends only when heartbeats are missing. So the step
+``expire`` takes 9 to 10 s."""
 
 SHRINK_S: Final = 4.0
-"""The replica lag limit for a schedule with a lag step."""
+"""The replica lag limit for a schedule in which a lagging follower leaves the ISR."""
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
@@ -105,7 +105,7 @@ def _all_are_down(schedule: Schedule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The script of a plan that replays a schedule from the model."""
+    """Chooses brokers for a plan's schedule from the model, and executes the schedule."""
 
     schedule: Schedule
 
@@ -122,7 +122,7 @@ class Replay:
         """Execute every step of the plan's schedule.
 
         Raises:
-            ScheduleNotFollowedError: a step could not be executed, or had another effect.
+            ScheduleNotFollowedError: a step could not be executed, or had an unexpected effect.
             HarnessError: the run must end early.
         """
         play(context, self.schedule)
@@ -132,7 +132,7 @@ def play(context: ScheduleContext, schedule: Schedule) -> None:
     """Execute a schedule; the context's replicas must be in the schedule's order.
 
     Raises:
-        ScheduleNotFollowedError: a step could not be executed, or had another effect.
+        ScheduleNotFollowedError: a step could not be executed, or had an unexpected effect.
         HarnessError: the run must end early.
     """
     kind = MessagePlayer if schedule.by == "message" else Player

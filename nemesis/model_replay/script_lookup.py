@@ -15,7 +15,7 @@ Script = Story | Replay | TransactionReplay
 
 
 def find_script(plan: Plan) -> Script | None:
-    """Return the script of a plan; None if the plan's faults are random.
+    """Return the story or replay of a plan; None if the plan's faults are random.
 
     Raises:
         UsageError: the plan names an unknown story, or its schedule is not valid.

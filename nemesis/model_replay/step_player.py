@@ -42,7 +42,7 @@ class Player:
         """Prepare the first step; a hook for subclasses."""
 
     def take(self, step: ScheduleStep) -> None:
-        """Pause the brokers that the step holds, execute the step, and wait for the expected state.
+        """Pause the brokers that must not act, execute the step, and wait for the expected state.
 
         Raises:
             HarnessError: the step cannot be executed, or the brokers report another state.
@@ -91,7 +91,7 @@ class Player:
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Pause these replicas and all that a pause step has paused; resume the others.
+        """Pause these replicas, and those that a pause step has paused; resume all other replicas.
 
         The leader is paused first, because the others fetch from it.
         """
@@ -108,7 +108,7 @@ class Player:
             self._woken[number] = self._context.clock()
 
     def _line_up(self, new_leader: int | None) -> None:
-        """Put the schedule's next leader first in the order in which the controller elects."""
+        """Put the schedule's next leader first in the order by which the controller elects."""
         if new_leader is not None and new_leader >= 0:
             self._context.cluster.set_next_leader(
                 self._context.topic, self._context.partition, self.broker(new_leader)
@@ -184,7 +184,7 @@ class Player:
         self._hold(step.held)
 
     def resume(self, step: ScheduleStep) -> None:
-        """Resume the step's broker, unless this step must hold it."""
+        """Resume the step's broker, unless the broker must not act in this step."""
         self._paused.discard(broker_of(step))
         self._hold(step.held)
 
@@ -212,7 +212,7 @@ class Player:
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
-        """Request other replicas without waiting; the step's expected ISR shows the end."""
+        """Request a reassignment without waiting; the step's expected ISR shows its end."""
         context, replicas = self._context, [self.broker(number) for number in step.replicas]
         context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 

@@ -61,7 +61,7 @@ def is_transaction_replay(plan: Plan) -> bool:
 
 
 def searched_client(counterexample: TransactionCounterexample, kafka: str) -> str:
-    """Return the client library for which the model was searched, as a plan names it."""
+    """Return the client library for which the counterexample was found, as in ``--client``."""
     if counterexample.client == LIBRDKAFKA:
         return LIBRDKAFKA
     java = transaction_client(read_client(JAVA, kafka))
@@ -79,7 +79,8 @@ def transaction_plan(
     """Return the plan that replays a counterexample on any release.
 
     Args:
-        client: library of the producers, as a plan names it; None means the library of the search.
+        client: library of the producers, as in ``--client``; None means the library for which the
+            counterexample was found.
 
     Raises:
         UsageError: the counterexample cannot be replayed.
@@ -119,7 +120,7 @@ def _client_of(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TransactionReplay:
-    """The script of a plan that replays a counterexample of the transaction model."""
+    """Replays a plan's counterexample, which a search of the transaction model found."""
 
     counterexample: TransactionCounterexample
 
@@ -142,7 +143,7 @@ class TransactionReplay:
         """Execute the counterexample.
 
         Raises:
-            ScheduleNotFollowedError: a step could not be executed, or had another effect.
+            ScheduleNotFollowedError: a step could not be executed, or had an unexpected effect.
         """
         plan = context.plan
         actions = transaction_schedule(self.counterexample, plan.kafka, _client_of(plan))
@@ -236,7 +237,7 @@ class _TransactionPlayer:
             )
 
     def _release(self, action: TransactionAction) -> None:
-        """Forward a held request; if its connection is closed, await the discarded response."""
+        """Forward a held request; if its sender is gone, wait until the response is discarded."""
         self.messages[action.held].release("schedule")
         if action.record:
             self.writer.flush()
@@ -270,7 +271,7 @@ class _TransactionPlayer:
 
 
 def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
-    """Return whether a run shows the errors that the model predicted; None if others happened.
+    """Return whether a run shows the predicted errors; None if other errors happened.
 
     Args:
         plan: the plan of a replay.

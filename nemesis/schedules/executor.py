@@ -21,7 +21,8 @@ from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_con
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
-"""The budget's key for the greatest number of brokers that may have a fault at the same time."""
+"""The key of one limit in a plan's budget: the greatest number of brokers that may have a fault at
+the same time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 
@@ -47,7 +48,7 @@ def targets(context: ScheduleContext, step: FaultStep) -> list[int | None]:
 
 
 def named_client(step: FaultStep) -> str:
-    """Return the client that a step names as its target; empty if it may hit any client."""
+    """Return the client that a step names as its target; empty if any client may be hit."""
     aims = find_fault(step.fault).scope == "client" and step.target not in TARGETS
     return step.target if aims else ""
 
@@ -134,8 +135,8 @@ class ScheduleExecutor:
     ) -> None:
         """Record that a step is skipped, and why.
 
-        Every skipped step is recorded. Only the first with the same fault, broker and reason is
-        also noted in the fault log.
+        Every skipped step is recorded. Of several with the same fault, broker and reason, the fault
+        log has only the first step.
 
         Args:
             number: the step's number, if it already has one.
@@ -173,7 +174,7 @@ class ScheduleExecutor:
                 self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
-        """Return a text about the budget limit that a fault would exceed; empty without one."""
+        """Return a text about the budget limit that a fault would exceed; empty if none."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
             return f"the fault was injected {most} times, which is the budget's limit"

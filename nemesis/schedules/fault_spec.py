@@ -1,7 +1,7 @@
 """The items of ``--nemesis``: a fault, its target, and its weight.
 
-Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target such as ``leader`` is a word.
-The executor finds the broker that it means when it injects the fault.
+Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target may be a word such as
+``leader``. The executor finds the leader when it injects the fault.
 """
 
 import re
@@ -261,8 +261,8 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
 def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
     """Return the brokers that a step's target means at this moment, and that have no open fault.
 
-    Steps that run at the same time may hit a broker that has another fault, if both can be open at
-    once. If the leader or every follower already has a fault, or no leader exists, another broker
+    If steps may overlap, a target broker may have an open fault that does not exclude the step's
+    fault. If the leader or every follower already has a fault, or no leader exists, another broker
     replaces it. A controller or coordinator is never replaced.
     """
     target, partition, choice = step.target, step.partition, step.choice
@@ -297,7 +297,7 @@ def _share(context: ScheduleContext, healthy: list[int], target: str, choice: fl
 
 
 def _portion(candidates: list[int], total: int, target: str, choice: float) -> list[int]:
-    """Return candidates, as many as a minority, a majority or all of ``total`` nodes."""
+    """Return some candidates: as many as a minority, a majority or all of ``total`` nodes."""
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
     first = int(choice * len(candidates))
     return sorted([*candidates[first:], *candidates[:first]][:count])
@@ -306,14 +306,14 @@ def _portion(candidates: list[int], total: int, target: str, choice: float) -> l
 def _state(
     context: ScheduleContext, partition: int, topic: str = ""
 ) -> tuple[int, tuple[int, ...]]:
-    """Return leader and ISR of a partition, by default of the tested topic; -1, () if unknown."""
+    """Return a partition's leader and ISR, by default of the tested topic; -1 and () if unknown."""
     look = partial(context.probe.partition, topic or context.topic, partition)
     state = _answer(look, None)
     return (-1, ()) if state is None else (state.leader, state.isr)
 
 
 def _answer(look: Callable[[], _Seen], otherwise: _Other) -> _Seen | _Other:
-    """Return a probe's response, or another value if no node responds."""
+    """Return a probe's response, or ``otherwise`` if no node responds."""
     try:
         return look()
     except (UnreachableError, WaitTimeoutError):

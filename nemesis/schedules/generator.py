@@ -73,7 +73,7 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
 
 
 def _storms(plan: Plan) -> Iterator[float]:
-    """Yield the end of each storm of a plan; without ``calm_s`` one storm lasts for ever."""
+    """Yield the end of each storm (time with faults); without ``calm_s`` a storm never ends."""
     dice = random.Random(f"{plan.seed} storms")  # noqa: S311 - to be repeatable, as in ``draw``
     end_s = 0.0 if plan.calm_s else math.inf
     while True:
@@ -107,7 +107,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault and always a target, so that later draws do not depend on the fault."""
+    """Draw a fault and a target. The choice of the fault does not affect later draws."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,
@@ -119,7 +119,7 @@ def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -
 
 
 def _shortened(calm_s: float, trouble_s: float, most_s: float) -> tuple[float, float]:
-    """Return the seconds before a group and the seconds of the group, shortened to the duration."""
+    """Shorten the seconds before a group of steps and of the group to fit the duration."""
     calm_s = min(calm_s, most_s - TROUBLE_S[0])
     trouble_s = min(trouble_s, most_s - calm_s)
     if calm_s + trouble_s > most_s:  # rounding may make the sum slightly too large

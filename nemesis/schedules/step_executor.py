@@ -17,14 +17,14 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
-"""A step waits at most this long until its target has no fault: an earlier fault may take longer to
-heal than in the recorded run."""
+"""The most seconds that a step waits until its target has no fault: an earlier fault may take
+longer to heal than in the recorded run."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
 _FIRST_WORK_S: Final = 120.0
-"""The first fault waits at most this long until the tested program works. The wait does not count
-as the run's time, because an instance may start slowly on a busy machine."""
+"""The most seconds that the first fault waits until the tested program works. The wait does not
+count as the run's time, because an instance may start slowly on a busy machine."""
 _THREADS_MOST: Final = 64
 
 
@@ -110,7 +110,7 @@ def play_in_turn(
 
 
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
-    """Wait until the program's count of work exceeds ``done``; return False after the deadline.
+    """Wait until the program's count of work exceeds ``done``; return False at the deadline.
 
     If no broker reports the count, assume that the program works.
     """
@@ -134,7 +134,7 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
 
 
 def _targets(executor: ScheduleExecutor, step: FaultStep) -> list[int | None]:
-    """Return a step's target brokers: the broker with its id, or those that its word means."""
+    """Return a step's target brokers: from its broker id, or from a word such as ``leader``."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
     return executor.aim(step)

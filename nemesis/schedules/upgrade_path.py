@@ -11,7 +11,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.steps import fault_in
 
 UPGRADE: Final = "upgrade"
-"""The name of the fault that upgrades brokers to the next level."""
+"""The name of the fault that upgrades brokers to the next software level."""
 
 _IGNORED: Final = (3,)
 _PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
@@ -25,7 +25,7 @@ def levels(plan: Plan) -> tuple[Level, ...]:
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """Return the broker settings of the first level; empty if the plan names no level."""
+    """Return the broker settings of the first software level; empty if the plan names none."""
     return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
 
 

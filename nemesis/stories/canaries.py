@@ -29,11 +29,12 @@ from highwater.nemesis.stories.story import FETCH_WAIT_S, HazardEnding, Predicti
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
 """Followers are paused from ``_BEFORE_S`` before their open fetches end until ``_AFTER_S`` after
-the end. This interval and the kill of A take less than the rest of a session, 2.33 s."""
+the end. The pause and the kill of A take less than 2.33 s, the shortest rest of a session."""
 
 _ANSWER_S: Final = 0.5
 CONTROLLER_UNCLEAN: Final = "controller-unclean"
-"""The id of this story's hazard in the catalogue of hazards (``checkers.hazards``)."""
+"""The id of the problem that this story shows, in the catalogue of hazards
+(``checkers.hazards``)."""
 
 
 _LEADER_KILL: Final = """

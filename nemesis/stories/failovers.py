@@ -47,8 +47,8 @@ _COMMITTED: Final = """
     expire B for C
     let C
 """
-"""The script: B and C fetch m3, and A commits m3 at their next fetch; B and C do not learn the new
-HW."""
+"""The part of the script that both stories share. B and C fetch m3. At their next fetch A commits
+m3, but B and C do not learn the new HW."""
 
 _LOSS: Final = _COMMITTED.format(first="checkpoint A", then="") + "heal"
 _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4 to C\n heal"

@@ -149,8 +149,8 @@ def _move(context: ScheduleContext, broker: int) -> int:
 def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:
     """Make sure that A followed B again before A got the late response.
 
-    If it did, A's next fetch contains the partition with the new epoch: a fetch contains changed
-    partitions.
+    If A followed B, A's next fetch contains the partition with the new epoch, because a fetch
+    contains changed partitions.
 
     Raises:
         ScheduleNotFollowedError: A did not follow B again.

@@ -45,7 +45,8 @@ _CUT_OFF: Final = """
     send m4 to C
     heal
 """
-"""The script pauses brokers instead of isolating them; for C the effect is the same."""
+"""The story in the model's script language. The script pauses brokers instead of isolating them;
+for C the effect is the same."""
 
 _HELD_FETCH: Final = """
     settle m0 m1 m2

@@ -33,7 +33,7 @@ from highwater.nemesis.stories.story import (
 )
 
 OLD_TIMESTAMP: Final = "old-timestamp"
-"""The id of these stories' hazard in the catalogue of hazards."""
+"""The id of the problem that these stories show, in the catalogue of hazards."""
 
 OLD: Final = ("m1", "m2", "m3")
 RECENT: Final = "m4"

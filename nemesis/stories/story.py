@@ -46,7 +46,8 @@ FETCH_WAIT_S: Final = 1.5
 the HW-lag window."""
 
 _PROMPT_S: Final = 0.1
-"""The same time in stories about groups: a coordinator's followers get its records soon."""
+"""The delay of ``FETCH_WAIT_S`` in stories about groups: shorter, so that a coordinator's followers
+get its records soon."""
 
 CHECKPOINT_S: Final = 0.7
 """The interval at which a broker writes its high watermarks to disk. A story can wait for such a
@@ -134,8 +135,8 @@ class StoryNeeds:
     """The requirements of a story besides three brokers.
 
     Attributes:
-        wire: the connections that the relay forwards: between nodes, or from clients; empty: no
-            relay.
+        wire: the connections that the relay forwards: between nodes, or from clients. If it is
+            empty, the story needs no relay.
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
         one_controller: whether the cluster must have a single controller.
@@ -176,7 +177,7 @@ class StoryNeeds:
 
     @property
     def client(self) -> str:
-        """The default library of the story's clients, as a plan names it."""
+        """The default library of the story's clients, as in ``--client``."""
         return JAVA if self.java else LIBRDKAFKA
 
     @property
@@ -248,7 +249,7 @@ class Story:
         Args:
             release: the release on which the story is executed.
             plan: the plan with the story's settings.
-            rules: replacement for the release's rules.
+            rules: rules of the model that replace the release's rules.
         """
         from highwater.checkers.model.schedules.script import play  # noqa: PLC0415 - of Numba, which is slow to import
 

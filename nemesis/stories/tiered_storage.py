@@ -45,8 +45,9 @@ _TIERED: Final = {
 }
 
 _LOST: Final = frozenset(_RECORDS[:2])
-"""The leader counts eleven segments: five of six count twice. Without the two oldest segments the
-size is below the limit, or above it by less than one more segment."""
+"""The lost records: they are in the two oldest segments. The leader counts eleven segments instead
+of six, because it counts five of them twice. Without the two oldest segments the size is below the
+limit, or above the limit by less than one segment."""
 
 _UNREAD: Final = _RECORDS[1:5]
 """The records that are written while the group has no members: all but the first and the last."""

@@ -22,12 +22,13 @@ _LINES: Final = "events/log_lines"
 _POLLED: Final = {"events/partitions", "events/replicas"}
 """The observer's tables. The observer polls, so it observes events later than brokers log them."""
 SETTLE_NS: Final = 1_000_000_000
-"""The time after a beat's last evidence in which observations may still show the beat's effect."""
+"""The nanoseconds after the last evidence of a beat (a phase) in which observations may still show
+its effect."""
 _BORN: Final = {"sent", "held", "acknowledged"}
 """Kinds of evidence which prove that the replica had the record."""
 FAULT_NS: Final = 100_000_000
-"""The time before a fault's row in which the fault may already affect the broker: the row is
-written late."""
+"""The nanoseconds before the time of a fault's row in which the fault may already affect the
+broker: the row is written late."""
 BEHIND: Final = 2
 AHEAD: Final = 1
 """Numbers of offsets shown before (``BEHIND``) and after (``AHEAD``) the record's offset."""
@@ -77,7 +78,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat or step to draw; its frame shows the replicas at ``until_ns``, after its effect."""
+    """A beat (phase) or step to draw; the frame shows the replicas at ``until_ns``, at its end."""
 
     title: str
     start_ns: int | None
@@ -89,11 +90,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """The drawing of one beat: the beat's evidence, and every replica at its end.
+    """The drawing of one beat (phase): the beat's evidence, and every replica at the end.
 
     Attributes:
-        seen_late: the number of an earlier frame with a later time, or None. That frame shows the
-            cause, which the observer noticed late, at its next poll.
+        seen_late: the number of an earlier frame with a later time; None without such a frame. That
+            frame shows the cause, which the observer noticed late, at its next poll.
     """
 
     number: int
@@ -115,7 +116,7 @@ class Frame:
 
     @property
     def captions(self) -> tuple[Witness, ...]:
-        """The evidence to list; if the observer noticed a truncation, its log line is left out."""
+        """The evidence to list; if the observer noticed a truncation, no log line about it."""
         seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
         return tuple(
             w
@@ -278,9 +279,9 @@ class _Stage:
         """Return a replica's record at an offset, from its disk or from the history of sends.
 
         The disk was read at the end of the run. If the record on disk was sent after the last
-        observed append at the offset, the replica had truncated its log without an observation.
-        Then its record after that send is unknown, unless the broker was down. Without a disk, a
-        record is known only if the replica appended it in the leader epoch in which it was sent.
+        observed append at the offset, the observer missed a truncation of the replica's log. Then
+        the replica's record after that send is unknown, unless the broker was down. Without a disk,
+        a record is known only if the replica appended it in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))

@@ -32,7 +32,7 @@ LANE: Final = 104.0
 MESSAGES: Final = 30.0
 GAP: Final = 16.0
 COLUMNS: Final = 500
-"""The width of a column in which a LEO or HW line has at most four points."""
+"""The number of columns of the drawing. In each, a LEO or HW line has at most four points."""
 TICKS_MAX: Final = 80
 """Maximum number of acknowledgements that are drawn one by one; more are drawn as a rate."""
 MARKS_MAX: Final = 150

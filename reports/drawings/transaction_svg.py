@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 COLUMN: Final = 370.0
 """The width of a step in the drawing."""
 FITTING: Final = 3
-"""The number of steps side by side."""
+"""The number of steps in one row of the drawing."""
 LINE: Final = 15.0
 MARGIN: Final = 20.0
 GAP: Final = 22.0
 _CELL: Final = 46.0
 _CELLS: Final = 6
-"""The number of log entries side by side."""
+"""The number of log entries in one row."""
 _HEIGHT: Final = 26.0
 _LETTERS: Final = 46
 _MARKERS: Final = ("commit", "abort")

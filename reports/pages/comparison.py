@@ -35,7 +35,7 @@ _BEFORE: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedStep:
-    """A fault, its healing or a note in a run; equal steps of both runs have equal ``key``."""
+    """A fault, a healing or a note in a run; the same step of both runs has the same ``key``."""
 
     key: tuple[str, str]
     broker: int | None
@@ -268,7 +268,7 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
-    """Map each broker of the left run to the broker of the right run in the same steps."""
+    """Map each broker of the left run to the broker that the same steps hit in the right run."""
     numbers: dict[int, int] = {}
     for left, right in same:
         if left.broker is not None and right.broker is not None:

@@ -43,7 +43,7 @@ class ReplayOutcome:
         model: the model's explanation of the run; None without one.
         why: the reasons of the verdict, as sentences.
         steps: the predicted and the observed state after each step of the run's schedule.
-        cast: a sentence with the broker of each replica in the model.
+        cast: a sentence that names the broker for each replica of the model.
         same: whether the run's schedule was made from this counterexample, so that the steps are
             the same.
     """

@@ -72,7 +72,7 @@ def headline(inspection: Inspection) -> str:
 
 
 def _nothing_wrong(total: str, verdicts: Counter[Verdict]) -> str:
-    """Return the headline without errors: the numbers of partitions that agree or lag."""
+    """Return the headline if no error was found: the numbers of partitions that agree or lag."""
     if set(verdicts) == {"alone"}:
         return f"One replica of {total} was given, and is valid: nothing was compared."
     if not (verdicts["lag"] or verdicts["alone"]):

@@ -21,7 +21,8 @@ from highwater.reports.model_text import COLOURS, GOOD, WORDS
 from highwater.reports.pages.matrix_changes import MatrixChanges, changes
 
 _NAMED_MAX: Final = 4
-"""Maximum number of skipped combinations that are named for a reason; the rest is only counted."""
+"""Maximum number of skipped combinations that are named with one reason; the rest is only
+counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ def write(
     Args:
         matrix: the plan of the matrix, which has the skipped combinations.
         earlier: names and rows of earlier matrices, the latest first. The page shows changes since
-            the first of them that has a setting in common with ``rows``.
+            the latest matrix that has a setting in common with ``rows``.
     """
     skipped = matrix.skipped if matrix else ()
     kafkas = sorted({row.kafka for row in (*rows, *skipped)}, key=version_order)

@@ -112,7 +112,7 @@ def _window(effects: list[Effect]) -> Measured:
 
 
 def _left_out(run: Run) -> Measured | None:
-    """Return the result about skipped steps; None for a run without a schedule."""
+    """Return the assumption's result about skipped steps; None for a run without a schedule."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):

@@ -97,7 +97,7 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the index of the last line before a broker is down, or of the last line."""
+    """Return the index of the script's last line before a broker is down, or of its last line."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 

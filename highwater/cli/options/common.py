@@ -58,7 +58,7 @@ DEFAULT_STORE = Path("store")
 
 
 def following(plan: Plan, runs: int) -> list[Plan]:
-    """Return ``runs`` plans, at least one. Each plan has the next seed."""
+    """Return ``runs`` plans, at least one, which differ only in their consecutive seeds."""
     return [replace(plan, seed=plan.seed + number) for number in range(max(1, runs))]
 
 

@@ -30,7 +30,7 @@ class Member:
     """A driver's consumer that is a member of the group.
 
     Attributes:
-        owned: the partitions that the group has assigned to it.
+        owned: the partitions that the group has assigned to the consumer.
         places: the partition and offset of each record that the consumer has read.
     """
 
@@ -42,7 +42,7 @@ class Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Send a request; handle the group's events before its response, and return the response.
+        """Send a request; handle group events that arrive before the response; return the response.
 
         Raises:
             WrongDriverError: the response is an error, or is late.

@@ -26,7 +26,7 @@ _HASTE_S: Final = 1.0
 
 
 def moves_offsets(bench: DriverBench) -> str:
-    """Test offsets in transactions: only the commit of a present member moves them.
+    """Test offsets in transactions: only a present member's commit changes the group's offsets.
 
     Raises:
         RefusedError: the driver or its brokers do not support offsets in transactions.

@@ -33,7 +33,7 @@ _READ_LIMIT_S: Final = 30.0
 
 
 class PrintedLines:
-    """Reads the output of one instance, and records the names in its lines with ``word``.
+    """Reads the output of one instance, and records the names in lines that have ``word``.
 
     Args:
         word: ``DONE`` for finished inputs, or ``ACKNOWLEDGED`` for acknowledged records.

@@ -20,7 +20,7 @@ def write_feed(run: Run) -> Path:
     The records are in timestamp order, and within each partition in offset order.
 
     Raises:
-        UsageError: Highwater generated the run's inputs, or the run's disks have none.
+        UsageError: Highwater generated the run's inputs, or the run's disks have no user records.
         StoreError: the run's plan or history cannot be read.
     """
     plan = run.plan()

@@ -23,7 +23,8 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 ADDED_PARTITION: Final = "KAFKA-20539"
 ADDED_TO_SHARE_GROUP: Final = "KAFKA-20742"
-"""The ids of the two hazards in the catalogue of hazards (``checkers.hazards``)."""
+"""The ids, in the catalogue of hazards (``checkers.hazards``), of this loss in a consumer group and
+in a share group."""
 
 EARLY: Final = ("m1", "m2", "m3")
 LATE: Final = "m4"

@@ -31,7 +31,7 @@ from highwater.nemesis.stories.story import (
 )
 
 LATE_COMPLETION: Final = "KAFKA-17507"
-"""The id of ``busy-coordinator``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``busy-coordinator`` shows, in the catalogue of hazards."""
 
 OFFSETS: Final = COORDINATOR_TOPICS[1]
 _HASTY: Final = {"retry.backoff.ms": 50}

@@ -20,7 +20,7 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 EARLY_COMMIT: Final = "KAFKA-18641"
-"""The id of ``early-commit``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``early-commit`` shows, in the catalogue of hazards."""
 
 AT_WORK: Final = "m1"
 _LATE: Final = "m2"

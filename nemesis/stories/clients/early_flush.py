@@ -18,7 +18,7 @@ from highwater.nemesis.stories.helpers import await_event
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 EARLY_FLUSH: Final = "KAFKA-19479"
-"""The id of ``early-flush``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``early-flush`` shows, in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _BATCH: Final = 16_384

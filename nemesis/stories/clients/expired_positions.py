@@ -22,7 +22,7 @@ from highwater.nemesis.stories.story import (
 )
 
 EXPIRED_POSITIONS: Final = "expired-positions"
-"""The id of this story's hazard in the catalogue of hazards."""
+"""The id of the problem that this story shows, in the catalogue of hazards."""
 
 MEANWHILE: Final = ("m1", "m2", "m3")
 LATE: Final = "m4"

@@ -24,7 +24,7 @@ in a new epoch."""
 
 _DELIVERY_S: Final = 5.0
 _YOUNGER_S: Final = 2.5
-"""The seconds between the two records."""
+"""The seconds between the sends of the two records."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 0}

@@ -20,7 +20,7 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 REUSED_BUFFER: Final = "KAFKA-19012"
-"""The id of ``wrong-topic``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``wrong-topic`` shows, in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _SMALL: Final = 64
@@ -29,7 +29,7 @@ _LARGE: Final = 800_000
 
 _FIRST: Final = 0
 _SECOND: Final = 3
-"""Two partitions with the same leader on a cluster of three brokers."""
+"""The numbers of two partitions, which have the same leader on a cluster of three brokers."""
 
 _STRANGER: Final = "other"
 _STRANGERS: Final = 4
@@ -38,7 +38,7 @@ _STRANGERS: Final = 4
 _DELIVERY_S: Final = 7.0
 _REQUEST_S: Final = 6.5
 _OLDER_S: Final = 5.0
-"""The seconds between the creation of the batches and their request."""
+"""The seconds between the creation of the batches and the creation of their request."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {

@@ -1,11 +1,11 @@
 """Stories of a topic that is deleted and created again while a group has no members.
 
 A coordinator deletes the committed offsets of a topic at the moment when it learns of the topic's
-deletion. It does not do so when it later loads ``__consumer_offsets``. So a coordinator that was
-dead, or was elected later, still has the old topic's offsets. The group then starts at these
-offsets in the new topic, and skips earlier records. This does not depend on ``auto.offset.reset``
-or ``group.protocol``. In ``recreated-calmly`` the coordinator is alive, and the group skips
-nothing.
+deletion. A coordinator does not delete them when it later loads ``__consumer_offsets``. So a
+coordinator that was dead, or was elected later, still has the old topic's offsets. The group then
+starts at these offsets in the new topic, and skips earlier records. This does not depend on
+``auto.offset.reset`` or ``group.protocol``. In ``recreated-calmly`` the coordinator is alive, and
+the group skips nothing.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 RECREATED_TOPIC: Final = "recreated-topic"
-"""The id of these stories' hazard in the catalogue of hazards."""
+"""The id of the problem that these stories show, in the catalogue of hazards."""
 
 SKIPPED: Final = ("m1", "m2", "m3")
 GIVEN: Final = "m4"

@@ -19,7 +19,7 @@ from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 REMOVED_GROUP: Final = "KAFKA-19163"
-"""The id of ``removed-group``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``removed-group`` shows, in the catalogue of hazards."""
 
 CONTRADICTED: Final = Prediction(others=frozenset({("coordinator-contradiction", "")}))
 

@@ -44,16 +44,16 @@ from highwater.nemesis.stories.helpers import await_event, await_replicas
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LATE_END_TXN: Final = "KAFKA-17754"
-"""The id of ``torn-transaction``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``torn-transaction`` shows, in the catalogue of hazards."""
 
 LATE_PRODUCE: Final = "KAFKA-14402"
-"""The id of ``hanging-transaction``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``hanging-transaction`` shows, in the catalogue of hazards."""
 
 NEXT_TRANSACTION: Final = "late-produce"
-"""The id of ``late-produce``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``late-produce`` shows, in the catalogue of hazards."""
 
 TOO_LARGE: Final = "KAFKA-9279"
-"""The id of ``too-large``'s hazard in the catalogue of hazards."""
+"""The id of the problem that ``too-large`` shows, in the catalogue of hazards."""
 
 _WRITER: Final = "writer"
 _OTHER: Final = "other"

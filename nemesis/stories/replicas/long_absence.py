@@ -32,7 +32,7 @@ from highwater.nemesis.stories.helpers import await_isr, await_replicas, move_le
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LONG_ABSENCE: Final = "delete-retention"
-"""The id of the hazard in the catalogue of hazards."""
+"""The id of the problem that the story shows, in the catalogue of hazards."""
 
 _RETENTION_S: Final = 4.0
 _SEGMENT_S: Final = 0.5

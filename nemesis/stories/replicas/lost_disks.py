@@ -27,7 +27,7 @@ from highwater.nemesis.stories.power_failure import ends_itself
 from highwater.nemesis.stories.story import HazardEnding, Prediction, story
 
 TWO_DISKS: Final = "two-disks"
-"""The id of the hazard in the catalogue of hazards."""
+"""The id of the problem that the story shows, in the catalogue of hazards."""
 
 
 @story(

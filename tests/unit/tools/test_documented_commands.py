@@ -37,7 +37,8 @@ def arguments(line: str) -> list[str]:
 
 
 FACTS = {
-    "CHANGELOG.md", "changelog.md", "findings.md", "programs.md", "replay.md", "results.md",
+    "CHANGELOG.md", "adding-a-fault.md", "changelog.md", "findings.md", "programs.md", "replay.md",
+    "results.md",
 }  # fmt: skip
 """Pages that name the release on which something was seen or counted; also those of FACTS_IN."""
 FACTS_IN = {"findings", "program-pairs", "results"}

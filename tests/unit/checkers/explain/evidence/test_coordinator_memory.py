@@ -37,8 +37,8 @@ def test_a_lacking_offset_is_explained_by_its_release_and_by_the_log(
     )
     row = only(tmp_path, run)
     assert row["copies"][0]["note"] == (
-        "The coordinator of group events-group had no offset for partition 0; __consumer_offsets"
-        " has offset 1."
+        "The coordinator of group events-group returned no offset for partition 0, but"
+        " __consumer_offsets has offset 1."
     )
     assert rules(run, row) == ({rule} if rule else set())
 

@@ -137,7 +137,7 @@ def test_a_controller_that_sleeps_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     view = Written(awake=False)
     with pytest.raises(WaitTimeoutError, match="the controller to execute /admin/reassign_part"):
         move(view, 2)
-    with pytest.raises(HarnessError, match="already has a node /admin/reassign_partitions: another"):
+    with pytest.raises(HarnessError, match="has a node /admin/reassign_partitions: another"):
         move(view, 2)
 
 

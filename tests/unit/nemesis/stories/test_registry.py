@@ -439,7 +439,7 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
     for acks in ACKS:
         plan = story.plan(kafka, seed=7, acks=acks, unclean=True)
         if story.needs.waits_for_all and acks != "all":
-            with pytest.raises(UsageError, match="needs acks=all|waits for all in-sync replicas"):
+            with pytest.raises(UsageError, match=r"needs acks=all|waits for all in-sync replicas"):
                 check_plan(plan)
             continue
         check_plan(plan)

@@ -44,8 +44,8 @@ from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
-"""The reasons why an acknowledged record is unseen. LATE: no reader is known to have reached its
-offset. UNDECIDABLE: the record's offset is unknown."""
+"""The reasons why an acknowledged record is unseen. LATE: no reader is known to have reached the
+record's offset. UNDECIDABLE: the record's offset is unknown."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",
@@ -60,9 +60,9 @@ CONTENTS: Final = frozenset(_DOUBTS)
 _LOST: Final = 1
 _UNSEEN: Final = 2
 _UNREAD: Final = schema("key", "slot", "client", "at", "last", "bound", "fate", fate=pa.int32())
-"""A record that no reader returned. The row that sent it is ``client, at``. ``last`` is its
-greatest known offset. ``bound`` is the offset up to which its partition was read. ``fate`` is
-lost or unseen."""
+"""A record that no reader returned. ``client`` and ``at`` identify the row that sent the record.
+``last`` is the record's greatest known offset. ``bound`` is the offset up to which the partition
+was read. ``fate`` is lost or unseen."""
 
 _FURTHEST: Final = schema("slot", "client", "at")
 
@@ -134,7 +134,7 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
     """Return records that took effect and were not read.
 
     All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
-    defines which records these are. Jepsen counts lost records as unseen, too.
+    defines lost and unseen records. Jepsen counts lost records as unseen, too.
 
     Args:
         rows: rows of ``DOUBTFUL``.
@@ -190,7 +190,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
 
 
 def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
-    """Return a finding for each group of rows in which a record was sent and was read."""
+    """Return a finding for each record of which a row shows the send and a row shows a read."""
     rows, group = grouped(rows, *by, then=("at",))
     places = [group.first_place(any_of(rows["fact"], bits)) for bits in (sent, read)]
     both = (places[0] != NONE) & (places[1] != NONE)
@@ -222,7 +222,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
 
 
 def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return, for the offset of each partition in ``places``, the first row that read it."""
+    """Return, for each partition and offset in ``places``, the first row that read this offset."""
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(flags.SEEN_OK).join(view.engine.table(places), ["slot", "offset"])

@@ -1,8 +1,8 @@
 """Decide the outcome of every record that was sent, from the clients' history only.
 
 Sums over all rows show how many records have each outcome, and the offsets that the final read
-covers. Rows are read again only for records that the final read did not return, or returned at two
-offsets.
+covers. Rows are read again only for two kinds of records: those that the final read did not return,
+and those that it returned at two offsets.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
-"""The field of ``harness.runs.verdict.Ledger`` that counts each kind of missing record."""
+"""For each kind of missing record: the field of ``harness.runs.verdict.Ledger`` that counts it."""
 
 _READ_NOTE: Final = "a reader received it"
 
@@ -169,7 +169,7 @@ def ledger(
 
 
 def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:
-    """Return the chosen sends as the subjects of findings.
+    """Return chosen sends of records as rows of findings about these records.
 
     ``sends`` are rows of ``DOUBTFUL``. A row's ``record`` is the index of its record in ``chosen``
     and in ``offset``.

@@ -71,7 +71,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings about offsets with several records; None if no partition can have one."""
+    """Return findings about offsets with several records; None if there can be no such offset."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None

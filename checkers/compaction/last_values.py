@@ -70,7 +70,7 @@ KEYED: Final = schema(
     fact=pa.int32(),
     tombstone=pa.bool_(),
 )
-"""A row about a record that has a key. ``named`` is the number of the record's key."""
+"""A row about a record that has a key. ``named`` is a number that stands for the record's key."""
 
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
@@ -244,10 +244,10 @@ def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
     """Return a summary of each record, grouped by key.
 
-    ``offered`` is the offset at which the record was acknowledged, ``there`` the last offset at
-    which the final read returned it. ``expired``: the record is a tombstone that may have been
-    written, and is old enough to be removed. ``timely``: the final read took less time than Kafka
-    retains tombstones.
+    ``offered`` is the offset at which the record was acknowledged. ``there`` is the last offset at
+    which the final read returned the record. ``expired``: the record is a tombstone that may have
+    been written, and is old enough to be removed. ``timely``: the final read took less time than
+    Kafka retains tombstones.
     """
     columns, group = grouped(numbers(rows, KEYED.names), "slot", "named", "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]

@@ -48,15 +48,16 @@ OF_PROGRAMS: Final = frozenset(
 """Kinds of anomaly in the program under test. Kafka's rules do not apply to them."""
 
 MISTAKE: Final = "mistake"
-"""The ``what`` of evidence that names the program's mistake."""
+"""The name (``what``) of the piece of evidence that states the program's mistake."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""The first words of a divergent copy's note, before the last HW in its broker's checkpoint."""
+"""The first words of a note about a divergent copy. The last HW in its broker's checkpoint
+follows."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
-"""A function that returns whether an anomaly breaks a guarantee. It gets the plan and the number
-of faults."""
+"""A function of a run's plan and its number of faults. It returns whether an anomaly breaks a
+guarantee."""
 
 
 class Severity(StrEnum):

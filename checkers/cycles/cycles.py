@@ -56,8 +56,8 @@ ROWS_MAX: Final = 2_000_000
 """The greatest number of rows of a history that is searched for cycles."""
 
 _SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
-"""The operation that sent a record which took effect. ``offset`` is the first offset that a
-client reported for the record. ``sure`` is true if no client reported a different offset."""
+"""A record in the log, and the operation that sent this record. ``offset`` is the first offset that
+a client reported for the record. ``sure`` is true if no client reported a different offset."""
 
 _EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
@@ -256,7 +256,7 @@ class _Witnesses:
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return a record of an edge from or to an operation."""
+        """Return the columns of a record by which an edge links this operation to another."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)

@@ -23,8 +23,8 @@ class Observation(StrEnum):
 
 LEADERS: Final = frozenset({Observation.LEADERSHIPS})
 STARTS: Final = LEADERS | {Observation.REPLICAS, Observation.BROKER_LOGS}
-"""The observations that show a leader's first offset: its log line, its epoch's first record or its
-observed LEO."""
+"""The observations that show a leader's first offset: the broker's log line, the epoch's first
+record, or the observed LEO."""
 
 LOGS: Final = frozenset({Observation.BROKER_LOGS})
 FILES: Final = frozenset({Observation.DISKS})
@@ -92,7 +92,7 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed="",
     ),
 }
-"""Every observation, with its sources."""
+"""Every kind of observation, with its source on each kind of cluster."""
 
 
 def listed(missing: Iterable[Observation]) -> str:

@@ -27,7 +27,7 @@ _LATE_END: Final = "KAFKA-17507"
     f"The group was removed while a transaction had its first offsets ({_REMOVED_GROUP}).",
 )
 def _removed(case: AnomalyCase) -> Links:
-    """Return the log's records, if one of them removes the group while a transaction is open."""
+    """Return the offsets topic's records, if one removes the group during an open transaction."""
     removed = any(record["note"] == REMOVES_GROUP for record in case.anomaly["copies"])
     return _links(case, _REMOVED_GROUP) if removed else ()
 
@@ -38,7 +38,7 @@ def _removed(case: AnomalyCase) -> Links:
     "The late end of a transaction removed the next transaction's offsets from memory.",
 )
 def _late_end(case: AnomalyCase) -> Links:
-    """Return the log's records, if the last transaction is not the first of its producer."""
+    """Return the offsets topic's records, if the last transaction's producer had an earlier one."""
     ends = [record["value"] for record in case.anomaly["copies"] if record["note"].startswith(ENDS)]
     return _links(case, _LATE_END) if ends and ends.count(ends[-1]) > 1 else ()
 

@@ -75,8 +75,8 @@ class SearchProgress:
 Watch = Callable[[SearchProgress], None]
 
 Visit = Callable[[Words, int], Mapping[int, int]]
-"""A function that gets new states, one state a row, and their level. It returns names of states, and
-their rows: the search keeps a path to each of these states."""
+"""A function that gets new states, one state a row, and their level. It returns names of some of
+them, and their rows. The search keeps a path to each state with a name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -91,7 +91,8 @@ def _judge(
 ) -> list[Findings]:
     """Judge all runs together.
 
-    After a crash, judge each half of the runs separately, to find the run that caused it.
+    After a crash of Spark, judge each half of the runs separately, to find the run that caused the
+    crash.
     """
     if not cases:
         return []
@@ -221,7 +222,7 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:
-    """Return, by run, the replicas that were verified but could not be read completely."""
+    """Return, by run, the replicas whose files are intact but could not be read completely."""
     replicas: dict[str, list[str]] = {}
     with contextlib.suppress(
         Exception

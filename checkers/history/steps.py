@@ -49,8 +49,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 SKIPPED_MAX: Final = 16
-"""The greatest number of skipped offsets that a step lists. ``delta`` counts all skipped
-offsets."""
+"""The greatest number of skipped offsets that a step lists in ``left_out``."""
 
 STEP: Final = schema(
     *("client", "slot", "sent", "inner", "sought", "overlaps", "from_op", "from_at", "from_place"),
@@ -62,8 +61,9 @@ STEP: Final = schema(
 
 ``delta`` is the step's length in known offsets. A ``delta`` of 2 or more means that offsets were
 skipped; 0 or less means that the client went back. ``left_out`` lists the first skipped offsets. A
-``sought`` step begins at the offset of a seek, and shows only which records the reader did not
-return. A step between overlapping offset runs has ``overlaps``; such a step is not reliable."""
+``sought`` step begins at the offset of a seek. Such a step shows only which records the reader did
+not return. ``overlaps`` is true for a step between overlapping offset runs; such a step is not
+reliable."""
 
 _SEQUENCE: Final = ("client", "slot", "sent")
 """The columns that identify a sequence: all sends of one client to a partition, or all its reads

@@ -40,7 +40,7 @@ class PartitionGroup:
 
 
 def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
-    """Group the replicas by partition; each replica is in one group.
+    """Group the replicas by partition. Each replica is in exactly one group.
 
     Replicas with the same topic name but another topic id belong to another topic (KIP-516). A
     replica without an id belongs to the topic with its name, if only one topic has this name.
@@ -93,7 +93,7 @@ def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
 
 
 def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
-    """Return the replicas whose broker has another folder for the same partition."""
+    """Return the replicas of which the broker has another folder for the same partition."""
     by_broker: dict[int, list[int]] = {}
     for replica in members:
         by_broker.setdefault(replica.broker, []).append(replica.number)
@@ -151,7 +151,7 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return a sentence that states whether directories are copies of one log directory."""
+    """Return a sentence: the directories are, or are not, copies of one log directory."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""

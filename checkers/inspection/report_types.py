@@ -27,10 +27,11 @@ UNTOLD: Final = frozenset(
         *("torn-segment", "overlap"),
     }
 )
-"""The kinds of errors that make a log's content unknown, but are no fault of the replica."""
+"""The kinds of errors that make a log's content unknown. They do not show that the replica is
+wrong."""
 
 INCOMPLETE: Final = UNTOLD - {"unreadable", "zeros", "same-replica", "another-log", "topic-id"}
-"""The kinds of errors that an incomplete copy explains."""
+"""The kinds of findings that an incomplete copy of a log directory explains."""
 
 Severity = Literal["error", "warning", "note"]
 """The severity of a finding. error: Kafka never writes this. warning: Kafka should not leave a log

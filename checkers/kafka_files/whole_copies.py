@@ -1,6 +1,7 @@
 """Find missing parts of a copied log directory without a list of its files.
 
-A missing part does not mean that the broker made an error: the copy of its disk may be incomplete.
+A missing part does not mean that the broker made an error, because the copy of the broker's disk
+may be incomplete.
 """
 
 import mmap

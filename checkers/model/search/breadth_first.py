@@ -32,7 +32,8 @@ Reason = Literal["memory", "time", "stopped", "overflow"]
 state within the bounds does not fit in the vector."""
 
 BLOCK: Final = 1 << 15
-"""The number of states in one block of memory. One call of the kernel adds at most one block."""
+"""The number of states in one block of memory. One call of the compiled search loop adds at most
+one block."""
 
 _BITS: Final = 63
 
@@ -169,7 +170,7 @@ def compile_all(machine: Machine) -> float:
 
 @dataclass(slots=True)
 class _Output:
-    """The output of one thread: blocks of new states; the last block is not full."""
+    """The new states that one thread has found, in blocks; the last block is not full."""
 
     words: int
     blocks: list[Words] = field(default_factory=list)
@@ -264,7 +265,7 @@ class _Search:
                 self.marks[0, bit] = key
 
     def _rounds(self, outputs: Sequence[_Output]) -> Iterator[None]:
-        """Expand the frontier; yield after each round."""
+        """Expand all states of the present level; yield after each round."""
         while self.frontier:
             now = _deal(self.frontier, self.jobs)
             calls = [
@@ -308,7 +309,7 @@ class _Search:
 
 
 def _deal(frontier: list[Words], jobs: int) -> list[Words]:
-    """Return each thread's rows of the frontier: one block, or equal shares of the last blocks."""
+    """Return the rows that each thread expands: one block, or equal shares of the last blocks."""
     if len(frontier) >= jobs:
         return [frontier.pop() for _ in range(jobs)]
     rows = np.concatenate(frontier)

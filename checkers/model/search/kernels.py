@@ -21,9 +21,9 @@ _MODEL: Final = "highwater.checkers.model."
 _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
-"""The number of fingerprints that a call remembers, from before brokers are renamed. Most new
-states were reached shortly before, by the same moves in another order. The call does not rename
-these again."""
+"""The number of recent states that a call remembers, by fingerprints from before brokers are
+renamed. Most states are reached again soon, by the same moves in another order. The call then skips
+the renaming."""
 
 
 class Problem(NamedTuple):
@@ -44,7 +44,7 @@ class Expansion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernels:
-    """Compiled functions.
+    """The compiled functions of a search.
 
     Attributes:
         expand: ``(source, row, out, table, problem, marks)``: finds every state that one move makes

@@ -52,7 +52,7 @@ def transitions(
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether the last state of a path overflowed."""
+    """Return whether the last state of a path has no space for a part of its content."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 
@@ -99,7 +99,7 @@ def replayed(
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Append the step from ``state`` to a state of this shape, or else to an overflowed state."""
+    """Append the step from ``state`` to a state of this shape, else to a full state."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),

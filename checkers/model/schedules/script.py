@@ -270,7 +270,7 @@ class ScriptState:
         return at_rest(self.state, self.k) or self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Return whether a fetcher has ended permanently; its follower then stays out of the ISR."""
+        """Return whether a fetcher has ended permanently; its follower stays out of the ISR."""
         brokers = range(int(self.k[K_BROKERS]))
         return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 

@@ -39,8 +39,7 @@ _R31, _R33 = np.uint64(31), np.uint64(33)
 
 
 class Table(NamedTuple):
-    """Two arrays of 2ⁿ slots: states' fingerprints (0: a free slot) and their parents'
-    fingerprints.
+    """Two arrays of 2ⁿ slots: fingerprints of states (0: free slot), and of their parents.
 
     The initial state is its own parent.
     """

@@ -54,7 +54,7 @@ from highwater.harness.runs.verdict import UnusedFile
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
-"""The greatest number of unusable files that a message names. It counts the other files."""
+"""The greatest number of unusable files that a message names. A message counts the others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """Return the same run in its state before ``stage``, which can then be called again."""
+        """Return the same run as before ``stage``, so that ``stage`` can be called again."""
         return replace(
             self,
             unread=list(self.unread),
@@ -156,7 +156,7 @@ class RunFiles:
     def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a small table, in order of ``time_ns`` if they have it.
 
-        There are no rows if the run has no such table.
+        A run without this table gives no rows.
         """
         if name not in self.tables:
             return []
@@ -331,7 +331,7 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
 
 
 def _merge_log_dirs(case: RunFiles, folder: Path) -> None:
-    """Merge each broker's log directories into one copy, if a killed harness did not."""
+    """Merge each broker's log directories into one copy, if the harness was killed before this."""
     more = case.run.path / MORE_LOG_DIRS
     if not more.is_dir() or not case.run.replicas.is_dir():
         return
@@ -378,9 +378,9 @@ def _stage_replicas(case: RunFiles) -> None:
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
     """Return the missing parts of a replica's directory, as the end of a message.
 
-    The message is empty if nothing is missing. If all files of the manifest exist, no file is
-    missing: the broker itself lost the records. If the replicas were not in sync at the end, the
-    end of a log is not checked: the broker may have truncated the log just before the copy.
+    The message is empty if nothing is missing. If all files of the manifest exist, the copy is
+    complete, and the broker itself lost the records. If the replicas were not in sync at the end,
+    the end of a log is not checked: the broker may have truncated the log just before the copy.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -424,7 +424,7 @@ def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
 
 
 def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
-    """Return a replica's offset in each checkpoint file of its broker, by file name."""
+    """Return a replica's offset in each of its broker's checkpoint files, by file name."""
     partition = case.plan.topic.name, int(folder.name.rpartition("-")[2])
     reached: dict[str, int] = {}
     for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START):
@@ -459,8 +459,8 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
     """Return the controllers without a metadata log, as the end of a message.
 
-    The message is empty if all have one. The quorum's table lists the voters. Without this table,
-    only the planned number of controllers is known.
+    The message is empty if all controllers have a metadata log. The quorum's table lists the
+    voters. Without this table, only the planned number of controllers is known.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:

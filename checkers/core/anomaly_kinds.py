@@ -29,7 +29,7 @@ LOST_INPUT: Final = "lost-input"
 DOUBLED_INPUT: Final = "doubled-input"
 HALF_INPUT: Final = "half-input"
 UNREACHED_INPUT: Final = "unreached-input"
-"""Kinds of anomaly for which verdicts and ``checkers.lineage`` have their own sentences."""
+"""Kinds of anomaly about which verdicts and ``checkers.lineage`` write special sentences."""
 
 STRANGE_OUTPUT: Final = "strange-output"
 REPEATED_INPUT: Final = "repeated-input"

@@ -1,4 +1,4 @@
-"""The segments of many replicas, as one narrow table and a few small tables made from it.
+"""The records of many replicas, as one table with few columns, and small tables made from it.
 
 The value of a record is read once, and replaced by a hash. Replicas (``ReplicaFolder.number``) and
 partitions have numbers instead of names. A checker's first query is an aggregation that excludes

@@ -134,7 +134,8 @@ class ShareRecord(NamedTuple):
     Attributes:
         at: the record's offset in ``__share_group_state``.
         place: the share group and the partition.
-        whole: true if the record has the complete state; false if it changes the previous state.
+        whole: true if the record has the complete state; false if the record changes the previous
+            state.
         removes: true if the record removes the state.
         state_epoch: the state epoch, in a record with the complete state.
         leader_epoch, start: the partition's leader epoch and start offset; -1 if the record does

@@ -168,7 +168,7 @@ def decode(value: bytes) -> MetadataRecord | None:
 
 
 def voters(value: bytes) -> frozenset[int]:
-    """Return the ids in a VotersRecord, a control record of the log (KIP-853).
+    """Return the ids of the voting controllers in a VotersRecord, a control record (KIP-853).
 
     Raises:
         MetadataRecordError: the value is not a complete VotersRecord.

@@ -94,7 +94,7 @@ def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) -> str:
-    """Return a sentence if a broker dropped a record for another record's sequence number."""
+    """Return a sentence if a broker dropped a record as a retry of another record."""
     if repetition is None or None in repetition.sequence:
         return ""
     place = (repetition.partition, repetition.offset)

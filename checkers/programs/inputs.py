@@ -43,8 +43,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""A verdict describes at most this many inputs of each outcome with their events. These inputs are
-spread evenly over the run, because a program may make several mistakes."""
+"""The greatest number of inputs of each outcome that a verdict describes with their events. These
+inputs are spread evenly over the run, because a program may make several mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,

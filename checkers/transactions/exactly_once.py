@@ -57,7 +57,7 @@ PLACE: Final = schema(
     *("slot", "group", "what", "key", "operation", "client", "at", "offset", "invoke_ns"),
     "complete_ns",
 )
-"""A RECORD in the log (its ``group`` is null), or a read by a group's transaction. The
+"""A record in the log (RECORD, without a ``group``), or a read by a group's transaction. The
 transaction took effect (DONE) or may have taken effect (MAYBE)."""
 
 
@@ -104,7 +104,8 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
     Args:
         view: the clients' view of the runs.
-        landed: the numbers of operations of unknown outcome whose records the final read returned.
+        landed: the operations of unknown outcome of which the final read returned a record, by
+            number.
 
     Returns:
         Rows of ``FINDING``.

@@ -144,11 +144,10 @@ class Explanation(Generic[C]):
 
     Attributes:
         name: a switch of the model's rules, or a plain name.
-        licence: the licence that must be in force.
-        says: the cause in a sentence.
+        licence: the rule or fact that makes the cause possible. says: the cause in a sentence.
         evidence: returns the links of the explanation, in order of time; empty if the cause was not
             observed. Or it returns a chain that says why this is not the cause.
-        applies: returns whether the explanation fits the case.
+        applies: returns whether the explanation can apply to an anomaly.
         needs: the observations that the evidence needs.
     """
 

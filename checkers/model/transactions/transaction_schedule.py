@@ -85,8 +85,8 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: records of transactions that are committed for their producer, but that the log lacks
-            or has as aborted.
+        lost: records of transactions that the producer has committed, although the log lacks the
+            record or has it as aborted.
         published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
         repeated: records that are in the log twice.

@@ -34,7 +34,7 @@ from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
     """Judge runs; write ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` of each.
 
-    A damaged run raises no error. Its verdict is ``unknown`` and gives the reasons.
+    A damaged run raises no error: the verdict on it is ``unknown``, with the reasons.
 
     Args:
         runs: any number of runs of any size. Large data remains in Spark.

@@ -62,7 +62,7 @@ class RunFiles:
     """One run to judge: its plan, its status, and its missing or damaged files.
 
     Attributes:
-        key: names the run in every table's ``run`` column. It is unique; a directory's name is not.
+        key: a unique name of the run, in every table's column ``run``.
         unread: missing or damaged files of the run, which are not read.
         unsealed: tables that were never finished, with the number of complete rows in each.
         recorded: the number of rows of each table, if the manifest has it.

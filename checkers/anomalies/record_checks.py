@@ -85,7 +85,7 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 def several_places(rows: pa.Table) -> pa.Table:
     """Return the records that are at several offsets, as findings (Jepsen's ``duplicate-cases``).
 
-    The rows come from ``ClientHistory.placed``. All rows with the same ``key`` must be in one
+    The rows come from ``ClientHistory.placed``. All rows of one ``key`` must be in one
     table.
     """
     places = first_of(numbers(rows, ("key", "offset", "client", "at")), "key", "offset")
@@ -96,7 +96,7 @@ def several_places(rows: pa.Table) -> pa.Table:
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
     """Return the anomalies that concern only one record.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     G1a: a read_committed reader read a record that was never committed (Adya). Each such record has
     one finding, with its first reader. (Jepsen reports each reader.) If the record was also sent in
@@ -133,7 +133,7 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records that took effect and were not read.
 
-    All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
+    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records``
     defines lost and unseen records. Jepsen counts lost records as unseen, too.
 
     Args:
@@ -230,5 +230,5 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def first_readers(rows: pa.Table) -> pa.Table:
-    """Return each partition's first row. All rows with the same ``slot`` must be in one table."""
+    """Return each partition's first row. All rows of one ``slot`` must be in one table."""
     return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

@@ -1,8 +1,8 @@
 """Decide the outcome of every record that was sent, from the clients' history only.
 
 Sums over all rows show how many records have each outcome, and the offsets that the final read
-covers. Rows are read again only for two kinds of records: those that the final read did not return,
-and those that it returned at two offsets.
+covers. Rows are read again only for records that the final read did not return, or that it returned
+at two offsets.
 """
 
 from collections import Counter
@@ -83,7 +83,7 @@ def decided(
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return the records that are lost, unseen, or in the log several times.
 
-    All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
+    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records``
     defines lost and unseen. Only the final reader counts. A record without an offset (acks=0) is
     lost if the final reader read the complete partition with its last record, the fence, but not
     the record. If the record's partition is unknown too, the reader must have read the complete

@@ -98,7 +98,7 @@ def skips(rows: pa.Table) -> pa.Table:
     """Return the steps that skip records, as findings. A finding names the first skipped record.
 
     The rows are ``_OFFSETS_SKIPPED`` rows, with ``key, client, at`` of a row that has the record at
-    the skipped offset. All rows with the same ``finding`` must be in one table.
+    the skipped offset. All rows of one ``finding`` must be in one table.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
     place, record = grouped(place, "finding", "offset", "key", then=("at",))

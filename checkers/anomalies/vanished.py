@@ -70,7 +70,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
-    """Return records that vanished. All rows with the same ``key`` must be in one table.
+    """Return records that vanished. All rows of one ``key`` must be in one table.
 
     Args:
         rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
@@ -110,7 +110,7 @@ def replaced(rows: pa.Table) -> pa.Table:
 def cut_off(rows: pa.Table) -> pa.Table:
     """Return records whose log became shorter after their last read, as ``GONE`` rows.
 
-    All rows with the same ``slot`` must be in one table. Readers read below the high watermark, and
+    All rows of one ``slot`` must be in one table. Readers read below the high watermark, and
     a leader's log never ends before the high watermark (KIP-101). So a record has vanished if a
     later send got its offset or a lower one, and a reader returned the sent record at that offset.
     If no reader did so, a former leader may have appended the sent record. If any client later got

@@ -162,7 +162,7 @@ def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) ->
 def final_spans(rows: pa.Table) -> pa.Table:
     """Return when each partition's final read began and ended, as ``SPAN`` rows.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of the final read.
@@ -192,7 +192,7 @@ def keyed(rows: pa.Table) -> pa.Table:
 def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return acknowledged records that compaction may have removed.
 
-    All rows with the same ``slot`` and ``named`` must be in one table.
+    All rows of one ``slot`` and ``named`` must be in one table.
 
     Args:
         rows: rows of ``KEYED``.
@@ -215,7 +215,7 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return deleted values that the final read returned.
 
-    All rows with the same ``slot`` and ``named`` must be in one table.
+    All rows of one ``slot`` and ``named`` must be in one table.
 
     Args:
         rows: rows of ``KEYED``.

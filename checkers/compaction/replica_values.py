@@ -174,7 +174,7 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 def visible(rows: pa.Table) -> pa.Table:
     """Return the records that read_committed readers get.
 
-    All rows with the same ``replica`` must be in one table. ``rows`` are ``ON_DISK`` rows, and the
+    All rows of one ``replica`` must be in one table. ``rows`` are ``ON_DISK`` rows, and the
     result has ``VISIBLE`` rows.
     """
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
@@ -196,7 +196,7 @@ def visible(rows: pa.Table) -> pa.Table:
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     """Return the replicas whose last record of a key is too old.
 
-    All rows with the same ``part`` must be in one table. ``rows`` are ``VISIBLE`` rows,
+    All rows of one ``part`` must be in one table. ``rows`` are ``VISIBLE`` rows,
     ``replicas`` are ``REPLICAS`` rows, and the result has ``STALE`` rows.
     """
     columns = numbers(rows, VISIBLE.names)

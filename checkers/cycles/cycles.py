@@ -134,7 +134,7 @@ def _sent(records: pa.Table) -> pa.Table:
 def _proven(rows: pa.Table) -> pa.Table:
     """Return the senders of records in ``DOUBTFUL`` rows, if other operations show the records.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
@@ -144,7 +144,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 def _log_edges(senders: pa.Table) -> pa.Table:
     """Link each record's sender to the sender of the next record in the log, if both are known.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
     """
     ordered, place = grouped(numbers(senders), "slot", "offset")
     alone = place.first[place.size == 1]
@@ -181,7 +181,7 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 def _search(graph: pa.Table) -> pa.Table:
     """Find the cycles of each history, as ``_WITNESS`` rows.
 
-    All rows with the same ``history`` must be in one table.
+    All rows of one ``history`` must be in one table.
 
     Args:
         graph: the rows of ``_SENDER``, ``ROW`` and ``_EDGE``, each with its ``history``.

@@ -1,7 +1,6 @@
 """The observations that explanations need, and the kinds of cluster that provide each one.
 
-If an observation is missing, an anomaly that needs it is "unknown". It is never called a bug of
-Kafka.
+An anomaly whose explanation needs a missing observation is "unknown", never a bug of Kafka.
 """
 
 from collections.abc import Iterable, Mapping

@@ -69,7 +69,8 @@ class CommitRegister:
 
     Attributes:
         done: acknowledged commits, sorted by the time of their end.
-        latest: for each index in ``done``, the commit up to this index that began last.
+        latest: for each index in ``done``, the commit that began last, of all commits up to this
+            index.
         commits: all commits, including failed commits.
     """
 

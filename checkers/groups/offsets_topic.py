@@ -47,8 +47,8 @@ class OffsetsLog:
     An offset in a transaction takes effect when the transaction commits, unless an offset that was
     written later has already taken effect (``OffsetMetadataManager.replay`` of 4.0,
     ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ if an offset is removed
-    while an open transaction has a new offset for the same partition. In this case ``possible``
-    returns the results of both rules.
+    while an open transaction has a new offset for the same partition. Then ``possible`` returns
+    both results.
     """
 
     def __init__(self, topic: str) -> None:

@@ -178,7 +178,7 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 def spans_of(rows: pa.Table) -> pa.Table:
     """Return when each client got its first record, and the time of its last row.
 
-    All rows with the same ``client`` must be in one table.
+    All rows of one ``client`` must be in one table.
     """
     columns, client = grouped(numbers(rows, ROW.names), "client")
     given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
@@ -195,7 +195,7 @@ def spans_of(rows: pa.Table) -> pa.Table:
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
     """Return the records in the log that a group did not receive.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -256,7 +256,7 @@ def passed(
 ) -> pa.Table:
     """Return the records beyond which their group read.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.

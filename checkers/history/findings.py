@@ -131,7 +131,7 @@ def mix(first: Ints, other: Ints) -> Ints:
 def rows_of_findings(rows: pa.Table) -> pa.Table:
     """Return the anomalies of these findings, as ``SCHEMA`` rows.
 
-    All rows with the same ``finding`` must be in one table.
+    All rows of one ``finding`` must be in one table.
 
     Args:
         rows: rows with the columns of ``FINDING`` (``FINDING_COLUMNS`` renames two) and of
@@ -203,7 +203,7 @@ def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return the copies of records that clients read. They have no broker id."""
+    """Return the copies of records that clients read. Such copies have no broker id."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}

@@ -32,9 +32,9 @@ MOVED: Final = schema("client", "slot", "op", "at", "fact", fact=pa.int32())
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
-    """Return the steps that no move excuses.
+    """Return clients' steps that no assignment, seek or rebalance excuses.
 
-    All rows with the same ``client`` must be in one table.
+    All rows of one ``client`` must be in one table.
 
     Args:
         rows: steps (``checkers.history.steps.STEP``) and moves (``MOVED``). In a move ``delta`` is

@@ -69,7 +69,7 @@ def bits(*names: str) -> int:
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     """Return the rows of doubtful records, and the sums of partitions, as ``TALLY`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -90,7 +90,7 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
 def records(rows: pa.Table) -> pa.Table:
     """Return one row of ``RECORD`` for each record in rows of ``ROW``.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     return arrow(_summed(rows)[2], RECORD)
 

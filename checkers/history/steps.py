@@ -66,15 +66,15 @@ not return. ``overlaps`` is true for a step between overlapping offset runs; suc
 reliable."""
 
 _SEQUENCE: Final = ("client", "slot", "sent")
-"""The columns that identify a sequence: all sends of one client to a partition, or all its reads
-in the partition."""
+"""The columns that identify a sequence of rows: one client's sends to a partition, or its reads of
+the partition."""
 
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
 @derived
 def wrong_steps(view: ClientHistory) -> Rows:
-    """Return every wrong step that no move excuses, as ``STEP`` rows."""
+    """Return the wrong steps that no assignment, seek or rebalance excuses, as ``STEP`` rows."""
     offset_runs = known_runs(view)
     if view.suspects["stray"]:
         stray = view.doubtful.where(flags.STRAY, "facts")
@@ -107,7 +107,7 @@ def _late(rows: pa.Table) -> pa.Table:
 def strays(rows: pa.Table) -> pa.Table:
     """Return rows without a reliable offset whose record has an offset in other rows.
 
-    The function makes ``OFFSET_RUN`` from ``DOUBTFUL``. All rows with the same ``key`` must be in
+    The function makes ``OFFSET_RUN`` from ``DOUBTFUL``. All rows of one ``key`` must be in
     one table.
     """
     columns, record = grouped(numbers(rows, (*_SINGLE, "key", "facts")), "key", then=("at",))
@@ -132,7 +132,7 @@ def alone(rows: pa.Table) -> pa.Table:
 def steps(rows: pa.Table) -> pa.Table:
     """Return wrong steps, and steps between overlapping offset runs.
 
-    The rows are ``OFFSET_RUN`` rows. All rows with the same ``slot`` must be in one table. If a
+    The rows are ``OFFSET_RUN`` rows. All rows of one ``slot`` must be in one table. If a
     sequence has ROW_ALONE rows, its other offset runs are ignored.
     """
     offset_runs = numbers(rows)

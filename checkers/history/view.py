@@ -280,7 +280,7 @@ def client_view(tables: Tables) -> ClientHistory:
 def _proven(rows: pa.Table) -> pa.Table:
     """Return rows of ``DOUBTFUL`` with the flag ``PROVEN`` added to sends.
 
-    All rows with the same ``operation`` must be in one table.
+    All rows of one ``operation`` must be in one table.
     """
     fact, operation = (rows[name].to_numpy() for name in ("fact", "operation"))
     proven = np.isin(operation, operation[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
@@ -291,7 +291,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 def _landed(rows: pa.Table) -> pa.Table:
     """Return the rows of ``DOUBTFUL`` about sends that other rows prove.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows), "key")
     fact, operation = columns["fact"], columns["operation"]
@@ -306,7 +306,7 @@ def _landed(rows: pa.Table) -> pa.Table:
 def _adrift(rows: pa.Table) -> pa.Table:
     """Return the records that were sent to an unknown partition (``ClientHistory.adrift``).
 
-    All rows with the same ``word`` must be in one table.
+    All rows of one ``word`` must be in one table.
     """
     columns, word = grouped(numbers(rows), "word")
     seen = any_of(columns["fact"], flags.SEEN_OK)

@@ -13,7 +13,7 @@ from highwater.checkers.inspection.log_tables import LogTables, Row
 from highwater.checkers.inspection.replica_findings import Facts
 
 LISTED_MAX: Final = 10_000
-"""The greatest number of divergent offsets of a partition that a report lists. It counts all."""
+"""The greatest number of divergent offsets of a partition that a report lists."""
 
 
 @dataclass(slots=True, kw_only=True)

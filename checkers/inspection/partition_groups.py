@@ -13,7 +13,7 @@ from highwater.checkers.inspection.report_types import LogFinding
 from highwater.harness.base.wording import count as counted
 
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The id of ``__cluster_metadata`` (Uuid.METADATA_TOPIC_ID). It is the same in every cluster, so it
+"""The id of ``__cluster_metadata`` (Uuid.METADATA_TOPIC_ID). Every cluster has this id, so the id
 does not prove that two logs belong together."""
 
 _NAMED_MAX: Final = 3
@@ -76,7 +76,7 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
 def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
     """Return the topic ids of each topic name. The id of most replicas comes first.
 
-    The first entry is None if the two most frequent ids have equally many replicas. Then neither
+    If the two most frequent ids have equally many replicas, the first entry is None, and neither
     topic is a stray.
     """
     counts: dict[str, Counter[str]] = {}

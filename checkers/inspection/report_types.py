@@ -118,8 +118,8 @@ class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One offset at which replicas differ, and each replica's record at that offset.
 
     Attributes:
-        below_hw: whether the offset is below the HW of each of these replicas. Then replication
-            will not repair the difference.
+        below_hw: whether the offset is below the HW of each of these replicas. Replication does not
+            repair a difference below the HWs.
     """
 
     offset: int

@@ -51,10 +51,7 @@ class Damage:
 
 
 class Flaw(NamedTuple):
-    """The reason why a batch is not decoded.
-
-    ``Flaws`` has one ``Flaw`` for each batch that is not decoded.
-    """
+    """The reason why a batch is not decoded."""
 
     says: str
     kind: DamageKind = "corrupt"

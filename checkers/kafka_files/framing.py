@@ -186,7 +186,7 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 def _whole(data: memoryview, at: int, magic: int) -> bool:
     """Return whether the checksum is correct if the batch lasts to the end of the bytes.
 
-    Then only the batch's length is wrong.
+    If so, only the batch's length is wrong.
     """
     if len(data) - at < _LEAST[magic]:
         return False
@@ -198,7 +198,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
     """Return whether a valid batch with a greater offset follows.
 
-    Then the length of the batch before it is wrong.
+    If so, the length of the previous batch is wrong.
     """
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0

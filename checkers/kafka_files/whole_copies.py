@@ -1,7 +1,6 @@
 """Find missing parts of a copied log directory without a list of its files.
 
-A missing part does not mean that the broker made an error, because the copy of the broker's disk
-may be incomplete.
+A missing part is no error of the broker: the copy of the broker's disk may be incomplete.
 """
 
 import mmap

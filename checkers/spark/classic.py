@@ -1,8 +1,8 @@
 """A classic Spark session: its JVM is a child of this process, and ends with it.
 
 Spark's JVM ends when its standard input ends, so neither Ctrl-C nor ``kill -9`` of this process
-leaves a JVM behind. Spark writes its output to a file in the directory of its temporary data. This
-directory is removed at the end. Only this module needs a SparkContext.
+leaves a JVM behind. Spark's output goes to a file in its temporary directory, which is removed at
+the end. Only this module needs a SparkContext.
 """
 
 import contextlib

@@ -63,7 +63,7 @@ class Engine:
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
         """Return a frame's rows.
 
-        They are in this process if ``size``, their greatest number, is small.
+        If ``size``, the greatest number of rows, is small, this process holds them.
         """
         if size <= self.here:
             return self.table(collected(frame, schema))

@@ -143,7 +143,7 @@ def _members(view: ClientHistory) -> pa.Table:
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
     """Return the reads of transactions that took effect or may have, as ``PLACE`` rows.
 
-    All rows with the same ``operation`` must be in one table.
+    All rows of one ``operation`` must be in one table.
 
     Args:
         rows: rows of ``ROW``, with the ``group`` of their client.
@@ -162,7 +162,7 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 def acknowledged(rows: pa.Table) -> pa.Table:
     """Return acknowledged records that are in the log once, as ``PLACE`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
@@ -180,7 +180,7 @@ def acknowledged(rows: pa.Table) -> pa.Table:
 def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return the records that two transactions of a group read, as ``FINDING`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     Args:
         rows: the DONE rows of ``PLACE``.
@@ -200,7 +200,7 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return records that the transactions of a group skipped, as ``FINDING`` rows.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.

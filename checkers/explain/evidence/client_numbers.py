@@ -81,9 +81,7 @@ def numbered_behind(case: RecordCase) -> Links:
 def numbered_as_another(case: LostRecord) -> Links:
     """Return the record at the offset that the leader returned for a missing record.
 
-    A leader may take a record for a copy of a record in its log. Then it returns that record's
-    offset. The record in the log was sent or acknowledged earlier, so the offset was not assigned
-    twice.
+    A leader that takes a record for a copy returns the offset of the earlier record in its log.
     """
     lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
     if any(lost in disk.records for disk in disks.values()):

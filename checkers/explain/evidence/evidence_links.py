@@ -156,8 +156,8 @@ def hung_up(
     """Return another partition's change of leader after which a broker closed the connection.
 
     With acks=0 a broker only closes the connection to report that it no longer leads a partition
-    (``KafkaApis.handleProduceRequest``). Then the requests in flight on the connection are lost,
-    for every partition.
+    (``KafkaApis.handleProduceRequest``). With the connection, its requests in flight are lost, for
+    every partition.
     """
     then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":

@@ -113,8 +113,8 @@ def cut_marker(case: RecordCase) -> Links:
     """Return the fault that removed a marker, and the later marker that decided the outcome.
 
     The first marker of the record's producer after the record must be from a leader that began to
-    lead after the transaction had ended. Between the transaction's end and the leader's begin, a
-    fault must have removed offsets after the record from that leader's log.
+    lead after the transaction had ended. Between the two, a fault must have removed offsets after
+    the record from that leader's log.
     """
     send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None

@@ -49,7 +49,7 @@ class CompiledStep:
     """A step of a schedule: a command, the brokers that run meanwhile (a mask), and its moves.
 
     Attributes:
-        moves: the moves of the model: the command, between two rounds, because brokers that are not
+        moves: the model's moves: a round, the command, and a round, because brokers that are not
             frozen do not wait for a command.
     """
 

@@ -286,7 +286,9 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 
 
 def _expect(seen: State, state: Vector) -> Expect:
-    """Return the complete expected state. It is exact, because the relay controls every message.
+    """Return the complete expected state.
+
+    The state is exact, because the relay controls every message.
 
     A broker that has received no decision since its start does not know its replica.
     """

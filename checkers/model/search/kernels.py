@@ -22,8 +22,7 @@ _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
 """The number of recent states that a call remembers, by fingerprints from before brokers are
-renamed. Most states are reached again soon, by the same moves in another order. The call then skips
-the renaming."""
+renamed. Most states are soon reached again, and then need no renaming."""
 
 
 class Problem(NamedTuple):

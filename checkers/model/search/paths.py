@@ -12,7 +12,9 @@ from highwater.harness.base.errors import HarnessError, UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathStep:
-    """One move of a path and the state after it, in which brokers are not renamed."""
+    """One move of a path, and the state after the move, in which brokers have their original
+    numbers.
+    """
 
     move: tuple[int, int, int]
     after: State

@@ -12,9 +12,7 @@ from highwater.harness.base.errors import HarnessError, UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathStep:
-    """One move of a path, and the state after the move, in which brokers have their original
-    numbers.
-    """
+    """One move of a path, and the state after it; brokers keep their original numbers."""
 
     move: tuple[int, int, int]
     after: State

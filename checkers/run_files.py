@@ -193,7 +193,10 @@ class RunFiles:
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments of the replicas that are compared. Their ``run`` is this run's ``key``."""
+        """The segments of the replicas that are compared.
+
+        The ``run`` of these segments is this run's ``key``.
+        """
         return limited(
             [
                 replace(
@@ -296,7 +299,7 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
 
 
 def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
-    """Return columns that are missing or have another type; a dictionary has its values' type.
+    """Return missing columns and columns of a wrong type; a dictionary has its values' type.
 
     A column that a later release of Highwater added may be missing: Spark reads it as null.
     """
@@ -376,9 +379,9 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return the missing parts of a replica's directory, as the end of a message.
+    """Return the missing parts of a replica's directory.
 
-    The message is empty if nothing is missing. If all files of the manifest exist, the copy is
+    The text is empty if nothing is missing. If all files of the manifest exist, the copy is
     complete, and the broker itself lost the records. If the replicas were not in sync at the end,
     the end of a log is not checked: the broker may have truncated the log just before the copy.
     """
@@ -457,9 +460,9 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return the controllers without a metadata log, as the end of a message.
+    """Return the controllers without a metadata log.
 
-    The message is empty if all controllers have a metadata log. The quorum's table lists the
+    The text is empty if all controllers have a metadata log. The quorum's table lists the
     voters. Without this table, only the planned number of controllers is known.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
@@ -475,7 +478,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return the missing parts of a controller's log, as the end of a message; else empty."""
+    """Return the missing parts of a controller's log; else empty."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(

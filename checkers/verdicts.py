@@ -80,7 +80,7 @@ class Findings:
         ledger: the run's record counts; None if they could not be computed.
         fault_counts: the numbers of injected faults; None if their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
-        idle: by checker name, why the checker has nothing to judge, as the end of a message.
+        idle: by checker name, why the checker has nothing to judge.
         availability: None if it could not be measured.
         evidence: None if there was nothing to explain, or the evidence could not be read.
         untold: why the evidence could not be read; empty if it was read.

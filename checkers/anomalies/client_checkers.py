@@ -1,8 +1,8 @@
 """The checkers of clients' histories in Highwater's own runs, and of records' outcomes.
 
-``checkers.anomalies.record_outcomes`` decides the outcome of each record. It calls a missing record
-lost even if a client read it before, so no record is called vanished. Cycles have no write-write
-edges, because Kafka does not isolate writes.
+``checkers.anomalies.record_outcomes`` decides the outcome of each record. That module calls a
+missing record lost even if a client read it before, so no record is vanished. Cycles have no
+write-write edges, because Kafka does not isolate writes.
 """
 
 from functools import partial

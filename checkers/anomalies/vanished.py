@@ -150,8 +150,8 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
 
     Args:
         events, records: tables with ``slot, time``.
-        by: the columns that sort the events, the best event first. The last column is the most
-            significant, as in ``lexsort``.
+        by: the columns that sort the events, the best event first; the last column is the most
+            significant (``lexsort``).
     """
     size = len(events["slot"])
     best = np.lexsort(by)

@@ -240,10 +240,7 @@ def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """The records that show an edge: its operations sent or read them.
-
-    Edges are sorted by source.
-    """
+    """The records that show each edge, because the edge's operations sent or read them."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges

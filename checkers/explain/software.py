@@ -118,7 +118,7 @@ class SoftwareHistory:
 
     @property
     def kraft(self) -> bool:
-        """True if a KRaft quorum stores the metadata. No upgrade changes this during a run."""
+        """True if a KRaft quorum stores the metadata, which no upgrade changes during a run."""
         return self.first.rules.kraft
 
     @property

@@ -23,7 +23,8 @@ class Tolerances:
         client: longest time from a change of leader until clients no longer send to the old leader.
         unread: longest time from a request's arrival at a busy broker until the broker reads the
             request.
-        backlog: the same time for a broker without CPU time, if the order of requests shows this.
+        backlog: the time ``unread`` for a broker without CPU time, if the order of requests shows
+            this state.
         outage: longest time from a fault that was certainly in effect to the fault's first and last
             effects.
     """

@@ -148,8 +148,8 @@ class Releases(_Condition, frozen=True):
         guard: the protection in other releases; empty if other releases are not affected.
         without: a broker setting of the other releases, true by default. A broker with the value
             false has the hazard, too.
-        below: a feature and a level. Later releases have the hazard while the feature's level is
-            lower.
+        below: a feature and a level. In later releases a cluster has the hazard if the feature's
+            level is lower.
     """
 
     ranges: tuple[Range, ...]

@@ -1,4 +1,4 @@
-"""Columns as NumPy arrays without nulls, and their operations: sort, group, look up.
+"""Sort, group and look up columns, which are NumPy arrays without nulls.
 
 A *place* is the index of a row in these arrays.
 """

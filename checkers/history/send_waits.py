@@ -49,7 +49,8 @@ def acknowledged(rows: Numbers) -> pa.Table:
 def merged(slot: Ints, since: Ints, until: Ints, within: int = 0) -> pa.Table:
     """Join two ranges of time if the second begins at most ``within`` after the end of the first.
 
-    The result is in order, as rows of ``SPAN``. Results for parts of the rows may be merged again.
+    The result is in order, as rows of ``SPAN``. The function can also merge its own results for
+    parts of the rows.
     """
     rows = sort({"slot": slot, "since": since, "until": until}, "slot", "since")
     slot, since, until = rows["slot"], rows["since"], rows["until"]

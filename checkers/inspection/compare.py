@@ -239,7 +239,7 @@ def _claimed(logs: ReplicaLogs) -> DataFrame:
 
 
 def _claims(rows: DataFrame, ends: Column) -> DataFrame:
-    """Return rows as ranges of offsets for ``_inside``: ``broken``, ``begins`` and ``ends``."""
+    """Return rows as ranges of offsets, in the columns that ``_inside`` needs."""
     return rows.select(
         F.col("replica").alias("broken"), F.col("base_offset").alias("begins"), ends.alias("ends")
     )

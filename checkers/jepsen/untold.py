@@ -58,7 +58,8 @@ class Untold:
     Attributes:
         polls: each operation that lacks polled records: its process, its end in ns, and its first
             byte.
-        sends: the begin, in ns, of each operation that lacks sent records, with any outcome.
+        sends: when each operation that lacks sent records began, in ns; operations may have any
+            outcome.
         offsets: the number of operations that sent or polled a record without an offset.
         moves: the number of assignments and subscriptions that lack their keys.
     """

@@ -121,7 +121,7 @@ def of_replica(name: str) -> bool:
 
 
 def left_out(names: Collection[str]) -> str | None:
-    """Describe the missing segments of a replica's directory, as the end of a message.
+    """Describe the missing segments of a replica's directory.
 
     A log always has a segment (LocalLog). Kafka creates a segment before its index, and removes a
     segment before its index (LogSegment).

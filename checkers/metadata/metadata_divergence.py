@@ -16,7 +16,7 @@ reaches the next leader. Logs may also differ in a prefix that a snapshot covers
 ends, and in a torn batch at the end after a kill.
 
 The log of a single controller cannot be compared. But it must be complete, and reach its high
-watermark. If this log is complete, such a run is "not judged". ZooKeeper has no metadata log.
+watermark. If this log is complete, the run is "not judged". ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence

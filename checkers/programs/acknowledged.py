@@ -35,7 +35,7 @@ _LOST_BY_BROKERS: Final = (
 
 
 def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why no acknowledged record can be judged, as the end of a message."""
+    """Return the reason why no acknowledged record can be judged."""
     if case.plan.program is not None and not case.plan.without_input:
         return "the program has an input"
     return no_program(tables, case)

@@ -56,7 +56,7 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
 
 
 def no_program(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why no program can be judged, as the end of a message."""
+    """Return the reason why no program can be judged."""
     if case.plan.program is None:
         return "there is no program under test"
     facts = program_facts(tables).get(case.key)
@@ -68,7 +68,7 @@ def no_program(tables: Tables, case: RunFiles) -> str:
 
 
 def no_inputs(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why a program's inputs cannot be judged, as the end of a message."""
+    """Return the reason why a program's inputs cannot be judged."""
     return "the program has no input" if case.plan.without_input else no_program(tables, case)
 
 

@@ -39,7 +39,7 @@ class LogCopy(NamedTuple):
 
     Attributes:
         time_ns: the time since the run's start at which a broker appended the record.
-        producer_id: None if the producer is not idempotent.
+        producer_id: the producer's id; None if the producer is not idempotent.
         sequence: the sequence number, by which a broker recognises a retry.
     """
 

@@ -218,7 +218,7 @@ class Rows:
     def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
         """Join these rows with other rows on ``keys``, which are not null.
 
-        ``semi``: the rows that match any of the other rows; ``anti``: the rows that match none.
+        ``semi`` returns the rows that match another row; ``anti`` returns the rows that match none.
         """
         added = [field for field in other.schema if how == "inner" and field.name not in keys]
         schema = pa.schema([*self.schema, *added])

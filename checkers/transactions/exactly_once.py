@@ -10,7 +10,7 @@ acknowledged, or if the final read returned one of its records.
 - *unprocessed*: a group skipped an acknowledged record that the final read returned. Transactions
   that took effect have read records before and after it. No transaction that took effect, or may
   have taken effect, has read it. Every read of a greater offset began after the record was
-  acknowledged. (Otherwise the log was truncated, which is another anomaly.)
+  acknowledged. (If not, the log was truncated, which is another anomaly.)
 """
 
 from collections.abc import Sequence

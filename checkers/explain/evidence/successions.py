@@ -102,7 +102,7 @@ def _elected_uncleanly(case: Succession) -> Links:
     needs=STARTS,
 )
 def _elected_without(case: Succession) -> Links:
-    """Return the old leader's fault, the new leader's truncation, and its election."""
+    """Return the old leader's fault, the new leader's truncation, and the new leader's election."""
     outage, cut = _outage(case), case.cut
     links = (case.ack, outage, cut_link(cut) if cut else None, case.election)
     return tuple(link for link in links if link)

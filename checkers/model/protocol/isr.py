@@ -46,7 +46,7 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 def _may_write(s: State, leader: int) -> bool:
     """Return whether a leader knows the newest decision, which it needs to change the ISR.
 
-    Kafka compares the zkVersion or the partition epoch.
+    Kafka checks this by the zkVersion or the partition epoch.
     """
     decision = get(s, leader, layout.APPLIED_DECISION)
     return (

@@ -1,4 +1,4 @@
-"""One schedule for two executors: the model and real brokers.
+"""A schedule that both the model and real brokers can execute.
 
 A schedule is a list of steps for one partition. The model executes a schedule on its own state;
 ``nemesis.model_replay.schedule_replay`` executes it on real brokers. A step has an action, the

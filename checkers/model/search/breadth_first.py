@@ -129,7 +129,8 @@ def explore(
         machine: the machine to search.
         invariants: names of its invariants; without names the search finds every state.
         limits: the limits of the search. The outcome includes what the search found before a limit.
-        jobs: number of threads. With several threads, any of the shortest paths may be found.
+        jobs: number of threads. With several threads, the search may find any of the shortest
+            paths.
         watch: called with the progress several times a second.
         visit: called once with every state that the search expands.
     """

@@ -205,7 +205,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return " ".join(words)
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return the path under the present rules; None if it no longer breaks the invariant.
+        """Return the path under the present rules; None if the path no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.
@@ -214,7 +214,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return replayed(machine, self.steps, self.breach(machine))
 
     def breach(self, machine: Machine) -> Callable[[State], bool]:
-        """Return the test whether a state breaks the invariant, or is in the situation.
+        """Return a test whether a state breaks the invariant, or is in the situation.
 
         Raises:
             UsageError: the model does not know the invariant.

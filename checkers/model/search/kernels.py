@@ -48,12 +48,12 @@ class Kernels:
     Attributes:
         expand: ``(source, row, out, table, problem, marks)``: finds every state that one move makes
             from the states ``source[row:]`` (canonical, as words). It writes new states to ``out``,
-            and the fingerprint of the first state that breaks an invariant to ``marks``, at the
-            bit of the invariant (0 for none). It stops when ``out`` may have no space for the next
-            row. It releases the GIL.
+            and the fingerprint of the first state that breaks an invariant to ``marks``, at the bit
+            of the invariant (0 for none). It stops when ``out`` may have no space for the next row.
+            It releases the GIL.
         identify: ``(state, constants)``: returns the fingerprint of a state's canonical form.
         fingerprint: returns the fingerprint of a canonical state, as words.
-        grow: ``(old table, new table)``: copies all entries.
+        grow: ``(old table, new table)``: copies all entries into the new table.
     """
 
     expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]

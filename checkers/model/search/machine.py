@@ -1,4 +1,4 @@
-"""A machine to search: an initial state, moves, and invariants."""
+"""The type of systems that can be searched: an initial state, moves, and invariants."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Machine:
     renamed: Callable[[State], Iterable[State]] = lambda state: (state,)
 
     def breach(self, invariant: str) -> Callable[[State], bool]:
-        """Return the test whether a state breaks an invariant.
+        """Return a function that tests whether a state breaks an invariant.
 
         Raises:
             UsageError: the machine does not have the invariant.

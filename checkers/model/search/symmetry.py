@@ -115,7 +115,7 @@ def _renamed(mask: int, first: int, second: int, third: int) -> int:
 
 @rule
 def _place(b: int, first: int, second: int) -> int:
-    """Return the new number of broker ``b``."""
+    """Return the new number of broker ``b`` after brokers are renamed."""
     if b == first:
         return 0
     return 1 if b == second else 2

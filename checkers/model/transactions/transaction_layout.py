@@ -142,7 +142,7 @@ class Request(IntEnum):
 
 
 COORDINATOR: Final = MAX_PARTITIONS
-"""The number of the coordinator as a receiver (AddPartitionsToTxn, EndTxn). All other receivers are
+"""The number that stands for the coordinator as the receiver of a request. All other receivers are
 leaders."""
 
 BROKERS_WAY: Final = 9

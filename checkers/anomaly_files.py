@@ -58,8 +58,8 @@ class Target:
     Attributes:
         name: the run's name, for the column ``run``.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: the directory into which Spark writes many anomalies. Spark uses ``path`` if it is
-            empty.
+        uri: the directory into which Spark writes many anomalies. If ``uri`` is empty, Spark uses
+            ``path``.
         without: kinds of anomaly that this run cannot prove. Anomalies of these kinds are dropped.
     """
 
@@ -70,7 +70,10 @@ class Target:
 
 
 def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
-    """Return the anomalies of several checkers as one table. A small table is in this process."""
+    """Return the anomalies of several checkers as one table.
+
+    If the table is small, this process holds it.
+    """
     there: list[DataFrame] = []
     rows = [engine.table(SCHEMA.empty_table())]
     for source in finds:
@@ -84,7 +87,7 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
-    """Write each run's anomalies into its own file, in order; return their counts and first rows.
+    """Write each run's anomalies into its own file, in order; return counts and first anomalies.
 
     An anomaly's ``cause`` names the anomaly that caused it (``checkers.anomalies.root_causes``). A
     duplicate in the final log has no cause, because both records are in the log.
@@ -108,7 +111,10 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
 
 
 def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
-    """Yield groups of runs whose anomalies fit into this process. A larger run is its own group."""
+    """Yield groups of runs whose anomalies fit into this process.
+
+    A run with more anomalies is a group of its own.
+    """
     if anomalies.here:
         yield list(targets)
         return
@@ -124,7 +130,7 @@ def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequen
 
 
 def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each run, in order: nulls first, and strings by their bytes."""
+    """Yield each run's name and rows. Rows are sorted: nulls first, and strings by their bytes."""
     order = [(name, "ascending", "at_start") for name in ORDER]
     # Columns with only one value are not sorted, because comparing their strings takes long.
     telling = [key for key in order if _varies(table[key[0]])]

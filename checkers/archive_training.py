@@ -50,7 +50,7 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """End this process when its standard input closes: then its parent process has ended."""
+    """End this process when its standard input closes: its parent process has ended."""
     sys.stdin.read()
     os._exit(1)
 

@@ -31,7 +31,7 @@ _NO_TIMES: Final = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Span:
-    """A range of time of one partition; ``until_ns`` is None if its end was not observed."""
+    """A range of time for one partition; ``until_ns`` is None if no end was observed."""
 
     where: str
     since_ns: int
@@ -61,7 +61,7 @@ class _Clock:
         return int(self.lengths(np.array([since_ns]), np.array([until_ns]))[0])
 
     def first(self, since_ns: int) -> int:
-        """Return the first time from ``since_ns`` on that is inside the ranges."""
+        """Return the first time at or after ``since_ns`` that is inside the ranges."""
         place = int(np.searchsorted(self.until, since_ns, side="right"))
         return max(since_ns, int(self.since[place])) if place < len(self.since) else since_ns
 
@@ -86,7 +86,7 @@ class _Sends:
     def outages(self, since_ns: int, until_ns: int) -> Iterator[Outage]:
         """Yield the outages of a range of time.
 
-        An earlier outage counts from the range's first time.
+        If an outage began before the range, it counts from ``since_ns`` on.
         """
         end_ns = int(self.waited.until[-1])
         for begin, end in self.pauses:
@@ -125,7 +125,7 @@ class _Observations:
     partial: Sequence[_Span]
 
     def unacknowledged(self, since_ns: int, until_ns: int) -> Outage | None:
-        """Return the longest outage of a range of time; None if no send waited in it."""
+        """Return the longest outage of a range of time; None if no send waited in this range."""
         outages = [o for sends in self.sends for o in sends.outages(since_ns, until_ns)]
         if outages or any(sends.waited.within(since_ns, until_ns) for sends in self.sends):
             return longest([Outage(seconds=0.0), *outages])
@@ -145,7 +145,7 @@ class _Observations:
     def unsynced(self, healing_ns: int, next_ns: int) -> Outage | None:
         """Return the time from a healing until all replicas are in sync.
 
-        If the next fault begins earlier, the time ends there.
+        If the next fault begins earlier, the time ends when that fault begins.
         """
         if self.first_ns > healing_ns:
             return None
@@ -273,7 +273,10 @@ def _answering(
 def _between(
     where: str, first_ns: int, good: Iterable[tuple[int, int]], end_ns: int
 ) -> Iterator[_Span]:
-    """Yield the ranges of time between the ``good`` ranges, which are in order."""
+    """Yield the ranges of time between the ``good`` ranges.
+
+    The ``good`` ranges are in order of time.
+    """
     since_ns = first_ns
     for begin, end in good:
         if begin > since_ns:

@@ -34,7 +34,7 @@ from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
     """Judge runs; write ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` of each.
 
-    A damaged run raises no error. Its verdict is ``unknown`` and gives the reasons.
+    A damaged run raises no error: the verdict on it is ``unknown``, with the reasons.
 
     Args:
         runs: any number of runs of any size. Large data remains in Spark.
@@ -91,7 +91,8 @@ def _judge(
 ) -> list[Findings]:
     """Judge all runs together.
 
-    After a crash, judge each half of the runs separately, to find the run that caused it.
+    After a crash of Spark, judge each half of the runs separately, to find the run that caused the
+    crash.
     """
     if not cases:
         return []
@@ -221,7 +222,7 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:
-    """Return, by run, the replicas that were verified but could not be read completely."""
+    """Return, by run, the replicas whose files are intact but could not be read completely."""
     replicas: dict[str, list[str]] = {}
     with contextlib.suppress(
         Exception

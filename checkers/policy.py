@@ -13,7 +13,7 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 Word = Literal["valid", "invalid", "unknown"]
 
 _UNDECIDED: Final = frozenset((UNSEEN, UNREACHED_INPUT))
-"""Kinds of anomaly that do not decide a record's outcome, because no reader reached its offset."""
+"""Kinds of anomaly that leave a record's outcome open, because no reader reached its offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

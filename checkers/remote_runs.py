@@ -28,11 +28,12 @@ from highwater.harness.runs.manifest import Manifest, RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
-"""The greatest length of a mirrored file, in bytes. Spark has several copies of a file in
-memory."""
+"""The greatest length, in bytes, of a file that is copied to this machine. Spark has several copies
+of a file in memory."""
 
 SEGMENTS_MAX: Final = 1 << 30
-"""The greatest total length of mirrored segments, in bytes. If a run has more, none is mirrored."""
+"""The greatest total length, in bytes, of a run's segments that are copied to this machine. If a
+run's segments are longer, none is copied."""
 
 _BATCH_BYTES: Final = (
     64 << 20
@@ -57,7 +58,7 @@ class RemoteRun(Run):
         path: the folder of the mirror.
         uri: the URI of the run's own directory.
         digests: the length and digest of each segment that is only a sparse file in the mirror, as
-            Spark read them. The key is the segment's path in the run's folder.
+            Spark read them. A digest's key is the segment's path in the run's folder.
     """
 
     def __init__(self, path: Path, uri: str, digests: Mapping[str, RecordedFile]) -> None:
@@ -174,7 +175,7 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
 
 
 def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return where each file is mirrored; a folder with one Spark part becomes a single file."""
+    """Return the local path of each file; a folder with one Spark part becomes one file."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
     return {name: mirror / (part if parts[part] == 1 else name) for name, part in targets.items()}

@@ -54,7 +54,7 @@ from highwater.harness.runs.verdict import UnusedFile
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
-"""The greatest number of unusable files that a message names. It counts the other files."""
+"""The greatest number of unusable files that a message names. A message counts the others."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class RunFiles:
     """One run to judge: its plan, its status, and its missing or damaged files.
 
     Attributes:
-        key: names the run in every table's ``run`` column. It is unique; a directory's name is not.
+        key: a unique name of the run, in every table's column ``run``.
         unread: missing or damaged files of the run, which are not read.
         unsealed: tables that were never finished, with the number of complete rows in each.
         recorded: the number of rows of each table, if the manifest has it.
@@ -105,7 +105,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """Return the same run in its state before ``stage``, which can then be called again."""
+        """Return the same run as before ``stage``, so that ``stage`` can be called again."""
         return replace(
             self,
             unread=list(self.unread),
@@ -156,7 +156,7 @@ class RunFiles:
     def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
         """Return the rows of a small table, in order of ``time_ns`` if they have it.
 
-        There are no rows if the run has no such table.
+        A run without this table gives no rows.
         """
         if name not in self.tables:
             return []
@@ -193,7 +193,10 @@ class RunFiles:
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments of the replicas that are compared. Their ``run`` is this run's ``key``."""
+        """The segments of the replicas that are compared.
+
+        The ``run`` of these segments is this run's ``key``.
+        """
         return limited(
             [
                 replace(
@@ -296,7 +299,7 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
 
 
 def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
-    """Return columns that are missing or have another type; a dictionary has its values' type.
+    """Return missing columns and columns of a wrong type; a dictionary has its values' type.
 
     A column that a later release of Highwater added may be missing: Spark reads it as null.
     """
@@ -331,7 +334,7 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
 
 
 def _merge_log_dirs(case: RunFiles, folder: Path) -> None:
-    """Merge each broker's log directories into one copy, if a killed harness did not."""
+    """Merge each broker's log directories into one copy, if the harness was killed before this."""
     more = case.run.path / MORE_LOG_DIRS
     if not more.is_dir() or not case.run.replicas.is_dir():
         return
@@ -376,11 +379,11 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return the missing parts of a replica's directory, as the end of a message.
+    """Return the missing parts of a replica's directory.
 
-    The message is empty if nothing is missing. If all files of the manifest exist, no file is
-    missing: the broker itself lost the records. If the replicas were not in sync at the end, the
-    end of a log is not checked: the broker may have truncated the log just before the copy.
+    The text is empty if nothing is missing. If all files of the manifest exist, the copy is
+    complete, and the broker itself lost the records. If the replicas were not in sync at the end,
+    the end of a log is not checked: the broker may have truncated the log just before the copy.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -424,7 +427,7 @@ def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
 
 
 def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
-    """Return a replica's offset in each checkpoint file of its broker, by file name."""
+    """Return a replica's offset in each of its broker's checkpoint files, by file name."""
     partition = case.plan.topic.name, int(folder.name.rpartition("-")[2])
     reached: dict[str, int] = {}
     for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START):
@@ -457,10 +460,10 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return the controllers without a metadata log, as the end of a message.
+    """Return the controllers without a metadata log.
 
-    The message is empty if all have one. The quorum's table lists the voters. Without this table,
-    only the planned number of controllers is known.
+    The text is empty if all controllers have a metadata log. The quorum's table lists the
+    voters. Without this table, only the planned number of controllers is known.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:
@@ -475,7 +478,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return the missing parts of a controller's log, as the end of a message; else empty."""
+    """Return the missing parts of a controller's log; else empty."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(

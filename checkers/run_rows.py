@@ -14,7 +14,7 @@ from highwater.checkers.spark.engine import Engine
 
 
 def in_order(operations: DataFrame) -> DataFrame:
-    """Add the row number ``at`` to operations, which must come from Parquet files directly."""
+    """Add the row number ``at`` to operations, which were just read from Parquet files."""
     return operations.withColumn("at", F.col("_metadata.row_index"))
 
 

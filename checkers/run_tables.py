@@ -1,7 +1,7 @@
 """The tables of all judged runs together. A column ``run`` is added to each table.
 
-``run`` is the key of a run (``r0``, ``r1``, …). A key is unique and safe in a path; the name of a
-directory is not. Checkers derive their own tables from these tables (``core.derived``).
+``run`` is the key of a run (``r0``, ``r1``, …). A key is unique and safe in a path; a directory's
+name may not be. Checkers derive their own tables from these tables (``core.derived``).
 """
 
 import re
@@ -108,7 +108,7 @@ class Tables:
         return self.engine.keep(replica_extents.records(log))
 
     def local(self, table: pa.Table) -> DataFrame:
-        """Return a small table of this process as a frame, so that Spark can join with it."""
+        """Return a small table of this process as a Spark frame, for joins."""
         return self.engine.given(table)
 
     def _read(self, name: str) -> DataFrame:

@@ -57,8 +57,8 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""The greatest number of anomalies of a run that are explained with evidence. The verdict only
-states the others."""
+"""The greatest number of anomalies of a run that a verdict explains with evidence. Other anomalies
+are only stated."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -80,7 +80,7 @@ class Findings:
         ledger: the run's record counts; None if they could not be computed.
         fault_counts: the numbers of injected faults; None if their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
-        idle: by checker name, why the checker has nothing to judge, as the end of a message.
+        idle: by checker name, why the checker has nothing to judge.
         availability: None if it could not be measured.
         evidence: None if there was nothing to explain, or the evidence could not be read.
         untold: why the evidence could not be read; empty if it was read.
@@ -112,7 +112,7 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """The part of the run that the record counts cover: all, the beginning, or nothing."""
+        """The part of the run that the record counts include: all, the beginning, or nothing."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -271,7 +271,10 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result. A crash of the part that explains anomalies is listed, too."""
+    """Return each checker's result.
+
+    The result also lists a crash of the part that explains anomalies.
+    """
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     if why := findings.crashed.get("availability"):
         outcomes["availability"] = f"crashed: {why}"
@@ -290,7 +293,7 @@ def _outcome(name: str, findings: Findings) -> str:
 
 
 def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> str:
-    """Return the headline: one sentence that states only what was recorded and read."""
+    """Return the headline: one sentence that claims no more than the run recorded."""
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":

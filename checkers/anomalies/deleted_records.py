@@ -29,7 +29,7 @@ from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.faults.facts import facts_of
 
 DELETED = schema("key", "slot")
-"""A record that was deleted."""
+"""A record that an administrator deleted, and its partition in a run (``slot``)."""
 
 _BEGIN = schema("slot", "begin")
 
@@ -69,7 +69,7 @@ def deleted_counts(tables: Tables) -> Mapping[str, int]:
 def _deleted(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return the deleted records in rows of ``DOUBTFUL``.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of a record (``key``) must be in one table.
     """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key")
     begin = look_up_columns(limits, "slot", columns["slot"][record.first])["begin"]

@@ -1,7 +1,7 @@
 """Find every anomaly in clients' histories, for all histories in one pass.
 
-First, sums over all rows show which anomalies are possible. Then only the rows that may show them
-are read again. So a history without anomalies is read once.
+First, sums over all rows show which anomalies are possible. Then only the rows that may show these
+anomalies are read again. So a history without anomalies is read once.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
-"""All kinds of anomaly in clients' histories, except the cycles."""
+"""All kinds of anomaly in clients' histories, except cycles of operations."""
 
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:

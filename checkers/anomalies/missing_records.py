@@ -1,9 +1,9 @@
 """Lost and unseen records: one definition for Highwater's own runs and for Jepsen's histories.
 
 The two kinds of run have different evidence. Highwater's own runs end with a final reader, which
-reads every partition up to a last record, the fence. There, only this reader is evidence. In
-Jepsen's histories every reader is evidence, and the read ends at the greatest offset that any
-reader returned.
+reads every partition up to its last record, the fence. In such a run only the final reader is
+evidence. In Jepsen's histories every reader is evidence, and a partition counts as read up to the
+greatest offset that any reader returned.
 """
 
 from typing import NamedTuple

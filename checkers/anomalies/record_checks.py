@@ -44,8 +44,8 @@ from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
-"""The reasons why an acknowledged record is unseen. LATE: no reader is known to have reached its
-offset. UNDECIDABLE: the record's offset is unknown."""
+"""The reasons why an acknowledged record is unseen. LATE: no reader is known to have reached the
+record's offset. UNDECIDABLE: the record's offset is unknown."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",
@@ -60,9 +60,9 @@ CONTENTS: Final = frozenset(_DOUBTS)
 _LOST: Final = 1
 _UNSEEN: Final = 2
 _UNREAD: Final = schema("key", "slot", "client", "at", "last", "bound", "fate", fate=pa.int32())
-"""A record that no reader returned. The row that sent it is ``client, at``. ``last`` is its
-greatest known offset. ``bound`` is the offset up to which its partition was read. ``fate`` is
-lost or unseen."""
+"""A record that no reader returned. ``client`` and ``at`` identify the row that sent the record.
+``last`` is the record's greatest known offset. ``bound`` is the offset up to which the partition
+was read. ``fate`` is lost or unseen."""
 
 _FURTHEST: Final = schema("slot", "client", "at")
 
@@ -85,7 +85,7 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 def several_places(rows: pa.Table) -> pa.Table:
     """Return the records that are at several offsets, as findings (Jepsen's ``duplicate-cases``).
 
-    The rows come from ``ClientHistory.placed``. All rows with the same ``key`` must be in one
+    The rows come from ``ClientHistory.placed``. All rows of one ``key`` must be in one
     table.
     """
     places = first_of(numbers(rows, ("key", "offset", "client", "at")), "key", "offset")
@@ -96,7 +96,7 @@ def several_places(rows: pa.Table) -> pa.Table:
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
     """Return the anomalies that concern only one record.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     G1a: a read_committed reader read a record that was never committed (Adya). Each such record has
     one finding, with its first reader. (Jepsen reports each reader.) If the record was also sent in
@@ -133,8 +133,8 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records that took effect and were not read.
 
-    All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
-    defines which records these are. Jepsen counts lost records as unseen, too.
+    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records``
+    defines lost and unseen records. Jepsen counts lost records as unseen, too.
 
     Args:
         rows: rows of ``DOUBTFUL``.
@@ -190,7 +190,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
 
 
 def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
-    """Return a finding for each group of rows in which a record was sent and was read."""
+    """Return a finding for each record of which a row shows the send and a row shows a read."""
     rows, group = grouped(rows, *by, then=("at",))
     places = [group.first_place(any_of(rows["fact"], bits)) for bits in (sent, read)]
     both = (places[0] != NONE) & (places[1] != NONE)
@@ -222,7 +222,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
 
 
 def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return, for the offset of each partition in ``places``, the first row that read it."""
+    """Return, for each partition and offset in ``places``, the first row that read this offset."""
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(flags.SEEN_OK).join(view.engine.table(places), ["slot", "offset"])
@@ -230,5 +230,5 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def first_readers(rows: pa.Table) -> pa.Table:
-    """Return each partition's first row. All rows with the same ``slot`` must be in one table."""
+    """Return each partition's first row. All rows of one ``slot`` must be in one table."""
     return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

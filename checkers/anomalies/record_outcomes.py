@@ -1,8 +1,8 @@
 """Decide the outcome of every record that was sent, from the clients' history only.
 
 Sums over all rows show how many records have each outcome, and the offsets that the final read
-covers. Rows are read again only for records that the final read did not return, or returned at two
-offsets.
+covers. Rows are read again only for records that the final read did not return, or that it returned
+at two offsets.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
-"""The field of ``harness.runs.verdict.Ledger`` that counts each kind of missing record."""
+"""For each kind of missing record: the field of ``harness.runs.verdict.Ledger`` that counts it."""
 
 _READ_NOTE: Final = "a reader received it"
 
@@ -83,7 +83,7 @@ def decided(
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return the records that are lost, unseen, or in the log several times.
 
-    All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
+    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records``
     defines lost and unseen. Only the final reader counts. A record without an offset (acks=0) is
     lost if the final reader read the complete partition with its last record, the fence, but not
     the record. If the record's partition is unknown too, the reader must have read the complete
@@ -169,7 +169,7 @@ def ledger(
 
 
 def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:
-    """Return the chosen sends as the subjects of findings.
+    """Return chosen sends of records as rows of findings about these records.
 
     ``sends`` are rows of ``DOUBTFUL``. A row's ``record`` is the index of its record in ``chosen``
     and in ``offset``.

@@ -43,11 +43,11 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
-"""The kinds of anomaly that form a range. A range is named by its first anomaly of the first of
-these kinds."""
+"""The kinds of anomaly that form a range. The first of these kinds that occurs in a range names the
+range, with its first anomaly."""
 
 _COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
-"""The columns of an anomaly that decide whether the anomaly is in a range."""
+"""The columns of an anomaly that decide whether the anomaly is in a range of truncated offsets."""
 
 _COPIED: Final = ("duplicate", "poll-skip", "int-poll-skip")
 _SKIPS: Final = _COPIED[1:]
@@ -57,7 +57,7 @@ _BACK: Final = (
 )
 _CYCLES: Final = tuple(sort.name for sort in SORTS)
 _SHALLOW: Final = _BEFOREHAND.index(INCONSISTENT)
-"""The rank of a range that has only anomalies of the kind inconsistent-offsets."""
+"""The index in ``_BEFOREHAND`` of a range that has only inconsistent-offsets anomalies."""
 
 _PARTITIONS: Final = 1 << 32
 _NOWHERE: Final = -1
@@ -77,7 +77,7 @@ class _Places:
 
 
 class TruncatedRanges:
-    """The ranges of all runs. Each range may be the cause of anomalies.
+    """The ranges of truncated offsets in all runs. Each range may be the cause of anomalies.
 
     Anomalies are in columns of ``checkers.core.anomaly.ANOMALY``.
     """
@@ -97,7 +97,7 @@ class TruncatedRanges:
         self._call(worst, offset[group.first_place(rank == group.spread(worst))])
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the ``cause`` of each anomaly."""
+        """Return, for each anomaly, the name of the range that caused it (``cause``)."""
         places = self._places_of(batch)
         # For each offset, find the last range of its log that begins at this offset or before it.
         nearest = so_far((self._log, self._low), (places.log, places.high)) - 1
@@ -152,13 +152,13 @@ class TruncatedRanges:
         return _Places(row, self._logs(batch, row, place, sure), low, high)
 
     def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
-        """Return a number for each row's partition; ``_NOWHERE`` without a partition."""
+        """Return a number for each row's partition; ``_NOWHERE`` for a row without a partition."""
         name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Name the ranges, and number them by lowest offset and name."""
+        """Name the ranges of truncated offsets. Number the ranges by lowest offset and name."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -186,7 +186,7 @@ class OpenEnds:
         self._first = first
 
     def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
-        """Return the ``cause`` of each anomaly. A cause that is already known remains."""
+        """Return each anomaly's cause, by name. A cause that is already known remains."""
         for (run, topic, partition), offset in self._first.items():
             here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
             behind = pc.greater_equal(batch["offset"], offset)
@@ -217,7 +217,7 @@ def caused(
     ends: OpenEnds | None = None,
     alone: str | None = None,
 ) -> pa.Table:
-    """Return anomalies with their ``cause``. Anomalies of the kind ``alone`` get no cause."""
+    """Return anomalies with the column ``cause``. The kind ``alone`` gets no cause."""
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if ends is not None:
@@ -242,7 +242,7 @@ def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return for each array element: row, partition, offset, and True if the partition is known."""
+    """Return each element's row, partition and offset, and whether the partition is known."""
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)

@@ -41,7 +41,7 @@ def places(view: ClientHistory) -> pa.Table:
 def known_places(rows: pa.Table) -> pa.Table:
     """Return the partitions that have a known offset, as rows of ``PLACES``.
 
-    The input is ``OFFSET_RUN`` rows. All rows with the same ``slot`` must be in one table.
+    The input is ``OFFSET_RUN`` rows. All rows of one ``slot`` must be in one table.
     """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
@@ -71,7 +71,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings about offsets with several records; None if no partition can have one."""
+    """Return findings about offsets with several records; None if there can be no such offset."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None

@@ -47,13 +47,13 @@ KINDS: Final = (
 _OFFSETS_SKIPPED: Final = schema(
     *("kind", "finding", "reader", "from_at", "to_at", "delta", "slot", "offset"), kind=pa.string()
 )
-"""A skipped offset, and the step that skipped it."""
+"""An offset that a client's step skipped, with the columns of this step."""
 
 _OVER: Final = schema("slot", "from_place", "place", "at", "client")
 
 
 def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Rows:
-    """Return wrong steps of these kinds, as findings."""
+    """Return clients' wrong steps of these kinds, as findings."""
     back = wrong.map(partial(steps_back, kinds=kinds), FINDING)
     skipped = wrong.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).persist()
     if not len(skipped):
@@ -98,7 +98,7 @@ def skips(rows: pa.Table) -> pa.Table:
     """Return the steps that skip records, as findings. A finding names the first skipped record.
 
     The rows are ``_OFFSETS_SKIPPED`` rows, with ``key, client, at`` of a row that has the record at
-    the skipped offset. All rows with the same ``finding`` must be in one table.
+    the skipped offset. All rows of one ``finding`` must be in one table.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
     place, record = grouped(place, "finding", "offset", "key", then=("at",))
@@ -136,7 +136,7 @@ def _read_over(rows: pa.Table) -> pa.Table:
 
 
 def last_over(rows: pa.Table) -> pa.Table:
-    """Return the last client that skipped each range of offsets.
+    """Return, for each range of offsets, the last client that skipped it.
 
     Args:
         rows: steps, ``slot, from_place, place, at, client``.
@@ -163,7 +163,7 @@ def last_over(rows: pa.Table) -> pa.Table:
 
 
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
-    """Return, for each number below ``size``, the last range ``[begin, end)`` that contains it.
+    """Return the last range ``[begin, end)`` that contains each number below ``size``.
 
     A range is the union of two blocks that may overlap. The size of a block is a power of 2. Each
     block is split into halves until every block is one number.

@@ -2,8 +2,8 @@
 
 A record vanished if it was acknowledged, a client read it, and a later reader shows that it is no
 longer in the log. The last such reader counts. That reader skipped the record's offset, or read
-another record at this offset. Or it called ``seek`` with an offset before the record, and then
-received a later offset.
+another record at this offset. Or that reader called ``seek`` with an offset before the record, and
+then received a later offset.
 
 Without a later reader, the record vanished if the log later ended at or before the record's offset.
 A client's request of the log's end shows this (``harness.runs.history.END``), and so does a later
@@ -70,7 +70,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
-    """Return records that vanished. All rows with the same ``key`` must be in one table.
+    """Return records that vanished. All rows of one ``key`` must be in one table.
 
     Args:
         rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
@@ -110,11 +110,11 @@ def replaced(rows: pa.Table) -> pa.Table:
 def cut_off(rows: pa.Table) -> pa.Table:
     """Return records whose log became shorter after their last read, as ``GONE`` rows.
 
-    All rows with the same ``slot`` must be in one table. Readers read below the high watermark, and
+    All rows of one ``slot`` must be in one table. Readers read below the high watermark, and
     a leader's log never ends before the high watermark (KIP-101). So a record has vanished if a
     later send got its offset or a lower one, and a reader returned the sent record at that offset.
-    If no reader did so, a former leader may have appended the sent record. A log end is ignored if
-    any client later got a higher offset, because a former leader may have reported it.
+    If no reader did so, a former leader may have appended the sent record. If any client later got
+    a higher offset, a reported log end is ignored: a former leader may have reported it.
     """
     columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
@@ -146,12 +146,12 @@ def cut_off(rows: pa.Table) -> pa.Table:
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
-    """Return, for each record, the index of the best later event in its partition, or NONE.
+    """Return the index of the best later event in each record's partition; NONE without an event.
 
     Args:
         events, records: tables with ``slot, time``.
-        by: the columns that sort the events, the best event first. The last column is the most
-            significant, as in ``lexsort``.
+        by: the columns that sort the events, the best event first; the last column is the most
+            significant (``lexsort``).
     """
     size = len(events["slot"])
     best = np.lexsort(by)

@@ -70,7 +70,7 @@ KEYED: Final = schema(
     fact=pa.int32(),
     tombstone=pa.bool_(),
 )
-"""A row about a record that has a key. ``named`` is the number of the record's key."""
+"""A row about a record that has a key. ``named`` is a number that stands for the record's key."""
 
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
@@ -162,7 +162,7 @@ def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) ->
 def final_spans(rows: pa.Table) -> pa.Table:
     """Return when each partition's final read began and ended, as ``SPAN`` rows.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of the final read.
@@ -192,7 +192,7 @@ def keyed(rows: pa.Table) -> pa.Table:
 def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return acknowledged records that compaction may have removed.
 
-    All rows with the same ``slot`` and ``named`` must be in one table.
+    All rows of one ``slot`` and ``named`` must be in one table.
 
     Args:
         rows: rows of ``KEYED``.
@@ -215,7 +215,7 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return deleted values that the final read returned.
 
-    All rows with the same ``slot`` and ``named`` must be in one table.
+    All rows of one ``slot`` and ``named`` must be in one table.
 
     Args:
         rows: rows of ``KEYED``.
@@ -244,10 +244,10 @@ def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
     """Return a summary of each record, grouped by key.
 
-    ``offered`` is the offset at which the record was acknowledged, ``there`` the last offset at
-    which the final read returned it. ``expired``: the record is a tombstone that may have been
-    written, and is old enough to be removed. ``timely``: the final read took less time than Kafka
-    retains tombstones.
+    ``offered`` is the offset at which the record was acknowledged. ``there`` is the last offset at
+    which the final read returned the record. ``expired``: the record is a tombstone that may have
+    been written, and is old enough to be removed. ``timely``: the final read took less time than
+    Kafka retains tombstones.
     """
     columns, group = grouped(numbers(rows, KEYED.names), "slot", "named", "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]

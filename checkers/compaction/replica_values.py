@@ -8,8 +8,8 @@ of the key, or an earlier record than another replica. It is not stale in these 
   tombstone at its own time, after all records that the tombstone replaces.
 - The replica's log ends before that record, or before the marker that commits the record's
   transaction.
-- Its broker stopped while the cleaner replaced segments. The broker completes this at its next
-  start.
+- Its broker stopped while the cleaner replaced segments. The broker completes the replacement at
+  its next start.
 - The run did not quiesce, and some replica's checkpointed high watermark is below the record or its
   marker.
 
@@ -72,11 +72,11 @@ VISIBLE: Final = schema(
 """A record that a read_committed reader gets if it reads up to the offset ``since``."""
 
 REPLICAS: Final = schema("part", "replica", "leo", "bound")
-"""The replicas of partitions. Only records and markers below ``bound`` are judged."""
+"""A replica of a partition. Only its records and markers below the offset ``bound`` are judged."""
 
 STALE: Final = schema("part", "replica", "named", "offset", "yields")
-"""A replica whose last record of a key is too old. Its last record is at the offset ``yields``
-(null: it has none); the key's last record is at the greater ``offset``."""
+"""A replica whose last record of a key is too old. The replica's last record is at the offset
+``yields`` (null: the replica has no record). The key's last record is at the greater ``offset``."""
 
 
 def _says(row: Row) -> str:
@@ -174,7 +174,7 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 def visible(rows: pa.Table) -> pa.Table:
     """Return the records that read_committed readers get.
 
-    All rows with the same ``replica`` must be in one table. ``rows`` are ``ON_DISK`` rows, and the
+    All rows of one ``replica`` must be in one table. ``rows`` are ``ON_DISK`` rows, and the
     result has ``VISIBLE`` rows.
     """
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
@@ -196,7 +196,7 @@ def visible(rows: pa.Table) -> pa.Table:
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     """Return the replicas whose last record of a key is too old.
 
-    All rows with the same ``part`` must be in one table. ``rows`` are ``VISIBLE`` rows,
+    All rows of one ``part`` must be in one table. ``rows`` are ``VISIBLE`` rows,
     ``replicas`` are ``REPLICAS`` rows, and the result has ``STALE`` rows.
     """
     columns = numbers(rows, VISIBLE.names)
@@ -217,7 +217,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
 
 
 def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
-    """Return each key and replica for which another replica has a later last record."""
+    """Return the keys of each replica of which another replica has a later last record."""
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
     for number, part, leo in zip(

@@ -73,7 +73,7 @@ def _unanswered(_tables: Tables, case: RunFiles) -> str:
     idle=_unanswered,
 )
 def coordinator_contradiction(tables: Tables) -> pa.Table:
-    """Return contradictions between a coordinator and its log, or between its log and others."""
+    """Return contradictions between a coordinator's responses, its log, and other logs."""
     cases = [case for case in tables.cases if case.plan.external is None]
     facts = _partition_facts(tables, [case for case in cases if _keeps_disks(case)])
     rows = [
@@ -83,7 +83,7 @@ def coordinator_contradiction(tables: Tables) -> pa.Table:
 
 
 def _of_run(case: RunFiles, facts: PartitionFacts | None) -> Iterator[GroupFinding]:
-    """Yield the contradictions of one run. Each coordinators' topic has one partition."""
+    """Yield the contradictions of one run. In a run, coordinators' topics have one partition."""
     topic, workload = case.plan.topic.name, case.plan.workload
     if offsets := _offsets(case):
         yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic)
@@ -185,7 +185,7 @@ _MARKER: Final = ("partition", "producer_id", "producer_epoch", "control_type")
 
 
 def _markers(tables: Tables, runs: list[str]) -> list[Row]:
-    """Return, for each marker, the number of replicas that have it, and its highest count."""
+    """Return the number of replicas that have each marker, and its highest count in a replica."""
     rows: list[Row] = (
         tables.log.where(F.col("run").isin(runs) & F.col("control") & F.col("offset").isNotNull())
         .groupBy("run", *_MARKER, "broker")
@@ -201,7 +201,8 @@ def _markers(tables: Tables, runs: list[str]) -> list[Row]:
 def _commits(tables: Tables, runs: list[str]) -> list[Row]:
     """Return the number of acknowledged commits for each producer id and epoch.
 
-    A transaction was committed if its sends were acknowledged. The log has its producer's id.
+    A transaction was committed if its sends were acknowledged. The partition's log has the
+    producer's id.
     """
     sends = tables.operations.where(
         F.col("run").isin(runs)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 Row = dict[str, Any]
 Place = tuple[str, int]
-"""A group or a transactional id, and a partition."""
+"""The subject of a coordinator's state: a group or a transactional id, and a partition."""
 
 
 class Placed(Protocol):
@@ -26,10 +26,10 @@ class Fold(Protocol):
     """A coordinator's state. It is replayed record by record, as a coordinator loads its log."""
 
     def apply(self, row: Row) -> Iterable[Placed]:
-        """Apply the next record. Return the changes that take effect with it."""
+        """Apply the next record of the log. Return the changes of state that the record causes."""
 
     def possible(self, place: Place) -> frozenset[Any]:
-        """Return the states that a coordinator may have for a group or an id.
+        """Return the states that a coordinator may have for a group or a transactional id.
 
         None means no state.
         """
@@ -86,7 +86,7 @@ def contradicted(
 def _possible(
     log: Sequence[Row], fold: Fold, answers: Sequence[CoordinatorAnswer]
 ) -> list[set[Any]]:
-    """Return, for each distinct response, the states of the log at its ``end`` or later."""
+    """Return the states of the log from the ``end`` of each distinct response on."""
     distinct = [*dict.fromkeys(answers)]
     states: list[set[Any]] = [set() for _ in distinct]
     waiting = sorted(range(len(distinct)), key=lambda number: -distinct[number].end)

@@ -12,8 +12,8 @@ from highwater.checkers.groups.offsets_topic import TOPIC, OffsetsLog, committed
 
 REMOVES_GROUP: Final = "the group is removed, with a transaction open"
 ENDS: Final = "the transaction ends"
-"""Sentences about two records of a group with offsets in an open transaction. The first record
-removes the group; the second is the marker that ends the transaction."""
+"""Sentences about two records in the offsets topic, if a group has offsets in an open transaction.
+The first record removes the group. The second record is the marker that ends the transaction."""
 
 _SHOWN_MAX: Final = 8
 

@@ -26,7 +26,7 @@ STEPS_BACK: Final = "start offset"
 
 _FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
 _FINAL_STATES: Final = frozenset((2, 4))
-"""The values of DeliveryState for acknowledged and archived records."""
+"""The values of Kafka's DeliveryState for acknowledged and archived records."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class SharesLog:
     def possible(self, place: Place) -> frozenset[int | None]:
         """Return the start offsets that a coordinator may return for a partition.
 
-        None means no offset.
+        None: it returns no offset.
         """
         share = self._shares.get(place)
         return frozenset({None if share is None or share.start < 0 else share.start})
@@ -92,7 +92,7 @@ class SharesLog:
         return offset < share.start or state in _FINAL_STATES
 
     def apply(self, row: Row) -> list[ShareRecord]:
-        """Apply the next record. Return it if it changes a state."""
+        """Apply the log's next record. Return the record if it changes a state."""
         record = share_record(row)
         if record is None:
             return []
@@ -161,10 +161,10 @@ def wrong_shares(
     *,
     undamaged: bool,
 ) -> Iterator[GroupFinding]:
-    """Yield contradictions within the share coordinator's log, and between it and responses.
+    """Yield contradictions within the share coordinator's log, and between this log and responses.
 
     Args:
-        newest: the most up-to-date replica, from its first record on.
+        newest: the records of the most up-to-date replica of the coordinator's log.
         members: the journals of the groups' members. Only these groups are judged.
         undamaged: whether no fault may have removed records from the log.
     """

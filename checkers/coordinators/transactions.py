@@ -35,7 +35,8 @@ from highwater.checkers.transactions.coordinated import TOPIC
 _ENDS: Final = {PREPARE_COMMIT: "commit", PREPARE_ABORT: "abort"}
 _PREPARES: Final = {COMPLETE_COMMIT: PREPARE_COMMIT, COMPLETE_ABORT: PREPARE_ABORT}
 _FENCING: Final = STATES[-1]
-"""A state that exists only in memory, with the next epoch, just before the coordinator aborts."""
+"""The state of a transaction that the coordinator is about to abort with the next epoch. It exists
+only in the coordinator's memory."""
 
 
 class Marker(NamedTuple):
@@ -82,7 +83,7 @@ class TransactionsLog:
         return frozenset(states)
 
     def apply(self, row: Row) -> list[TransactionRecord]:
-        """Apply the next record and return it."""
+        """Apply the next record of the log, and return this record."""
         record = transaction_record(row)
         if record is None:
             return []
@@ -97,10 +98,10 @@ def wrong_transactions(
     topic: str,
     facts: PartitionFacts | None,
 ) -> Iterator[GroupFinding]:
-    """Yield contradictions within the transaction coordinator's log, and with other evidence.
+    """Yield contradictions in a transaction coordinator's log, or between log and evidence.
 
     Args:
-        newest: the most up-to-date replica, from its first record on.
+        newest: the records of the most up-to-date replica of the coordinator's log.
         topic: the topic under test. Transactional ids that never wrote to it are not judged.
         facts: facts from partitions' logs; None if faults may have removed records.
     """
@@ -130,7 +131,7 @@ def _named(state: tuple[str, int, int] | None) -> str:
 
 
 def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, str]]:
-    """Yield each record of a transactional id that breaks Kafka's rules, and why."""
+    """Yield the offset of each record that breaks Kafka's rules, with the reason."""
     before: TransactionRecord | None = None
     used: TransactionRecord | None = None
     left: set[int] = set()

@@ -29,7 +29,7 @@ LOST_INPUT: Final = "lost-input"
 DOUBLED_INPUT: Final = "doubled-input"
 HALF_INPUT: Final = "half-input"
 UNREACHED_INPUT: Final = "unreached-input"
-"""Kinds of anomaly for which verdicts and ``checkers.lineage`` have their own sentences."""
+"""Kinds of anomaly about which verdicts and ``checkers.lineage`` write special sentences."""
 
 STRANGE_OUTPUT: Final = "strange-output"
 REPEATED_INPUT: Final = "repeated-input"
@@ -48,15 +48,16 @@ OF_PROGRAMS: Final = frozenset(
 """Kinds of anomaly in the program under test. Kafka's rules do not apply to them."""
 
 MISTAKE: Final = "mistake"
-"""The ``what`` of evidence that names the program's mistake."""
+"""The name (``what``) of the piece of evidence that states the program's mistake."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""The first words of a divergent copy's note, before the last HW in its broker's checkpoint."""
+"""The first words of a note about a divergent copy. The last HW in its broker's checkpoint
+follows."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
-"""A function that returns whether an anomaly breaks a guarantee. It gets the plan and the number
-of faults."""
+"""A function of a run's plan and its number of faults. It returns whether an anomaly breaks a
+guarantee."""
 
 
 class Severity(StrEnum):

@@ -13,9 +13,9 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table | None]
-"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None without anomalies. It
-may also return ``Rows`` of ``history.findings.FINDING``, which refer to rows of the history.
-Then the judge reads the values of all these rows together."""
+"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None without anomalies. Or it
+returns ``Rows`` of ``history.findings.FINDING``, which refer to rows of the history. The judge then
+reads the values of all these rows together."""
 
 Idle: TypeAlias = Callable[[Tables, RunFiles], str]
 """A function that returns why a checker has nothing to judge in a run, as the end of a message.

@@ -14,7 +14,7 @@ DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks,
 AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
 ISOLATED: Final = "isolation: read_committed returns only committed transactions (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
-"""The guarantees that kinds of anomaly in several modules break."""
+"""Texts about guarantees that anomalies of several modules break."""
 
 _FENCES_MEMBERS: Final = (2, 5)
 

@@ -62,7 +62,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def observed(self) -> int:
-        """The number of situations that the search reached and a run was in, too."""
+        """The number of situations that both the search and the runs have."""
         return sum(row.depth is not None and row.runs > 0 for row in self.rows)
 
 
@@ -104,7 +104,10 @@ def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
 
 
 def _of_release(run: Run, settings: ModelSettings) -> set[int]:
-    """Return the situations of a run of the model's release. Raises what ``coverage`` raises."""
+    """Return the situations in which a run's partitions were observed.
+
+    Raises what ``coverage`` raises.
+    """
     plan, kafka, brokers = run.plan(), settings.kafka, settings.scope.brokers
     if plan.kafka != kafka:
         raise UsageError(

@@ -23,7 +23,7 @@ a loaded machine this can take several times as long."""
 def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict[int, int]:
     """Return the situations of a partition, and the time of the first observation of each in ns.
 
-    A time is left out if the observations around it allow several situations.
+    A time is ignored if the observations around it allow several situations.
 
     Args:
         replicas: the brokers that have a replica.
@@ -53,7 +53,7 @@ def _moments(trace: PartitionTrace, replicas: frozenset[int]) -> Iterator[int]:
 def _situation(
     tracks: Mapping[int, Track], leadership: Leadership, replicas: frozenset[int], time_ns: int
 ) -> int | None:
-    """Return the situation at a time; None if the observations around it allow several.
+    """Return the situation at a time; None if the observations allow several situations.
 
     The observer queries the HW before the LEO. So a HW counts as below a LEO only if the HW of the
     next response is below this LEO, too.

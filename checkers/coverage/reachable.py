@@ -14,7 +14,7 @@ from highwater.checkers.model.search.situations import name_of, situations
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReachableSituations:
-    """The situations of one release within a scope.
+    """The situations that a search of one release reaches within its bounds.
 
     Attributes:
         depths: the number of each situation, and the fewest moves that lead to it.
@@ -25,7 +25,7 @@ class ReachableSituations:
     depths: Mapping[int, int]
 
     def counterexample(self, number: int) -> Counterexample:
-        """Return a shortest path to a situation, as a counterexample to "it never occurs"."""
+        """Return a shortest path to a situation, in the form of a counterexample."""
         path = follow(self.settings.machine(), self.outcome.chains[number])
         return self.settings.counterexample(name_of(number), path)
 

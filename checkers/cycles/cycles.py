@@ -56,8 +56,8 @@ ROWS_MAX: Final = 2_000_000
 """The greatest number of rows of a history that is searched for cycles."""
 
 _SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
-"""The operation that sent a record which took effect. ``offset`` is the first offset that a
-client reported for the record. ``sure`` is true if no client reported a different offset."""
+"""A record in the log, and the operation that sent this record. ``offset`` is the first offset that
+a client reported for the record. ``sure`` is true if no client reported a different offset."""
 
 _EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
@@ -134,7 +134,7 @@ def _sent(records: pa.Table) -> pa.Table:
 def _proven(rows: pa.Table) -> pa.Table:
     """Return the senders of records in ``DOUBTFUL`` rows, if other operations show the records.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
@@ -144,7 +144,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 def _log_edges(senders: pa.Table) -> pa.Table:
     """Link each record's sender to the sender of the next record in the log, if both are known.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
     """
     ordered, place = grouped(numbers(senders), "slot", "offset")
     alone = place.first[place.size == 1]
@@ -181,7 +181,7 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 def _search(graph: pa.Table) -> pa.Table:
     """Find the cycles of each history, as ``_WITNESS`` rows.
 
-    All rows with the same ``history`` must be in one table.
+    All rows of one ``history`` must be in one table.
 
     Args:
         graph: the rows of ``_SENDER``, ``ROW`` and ``_EDGE``, each with its ``history``.
@@ -240,10 +240,7 @@ def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """The records that show an edge: its operations sent or read them.
-
-    Edges are sorted by source.
-    """
+    """The records that show each edge, because the edge's operations sent or read them."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -256,7 +253,7 @@ class _Witnesses:
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return a record of an edge from or to an operation."""
+        """Return the columns of a record by which an edge links this operation to another."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)

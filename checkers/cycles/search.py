@@ -26,7 +26,7 @@ _TRIES: Final = 4  # the number of cycles that are searched in each component; t
 
 
 class _Sort(NamedTuple):
-    """A kind of cycle: the kinds of edges that it may have, besides ww."""
+    """A kind of cycle: the kinds of edges that the cycle may have, besides ww."""
 
     name: str
     wr: bool
@@ -117,7 +117,7 @@ class _Graph(NamedTuple):
     def components(self) -> Ints:
         """Return the first vertex of each vertex's strongly connected component.
 
-        -1 for a single vertex.
+        The value is -1 for a component of a single vertex.
         """
         labels = np.full(self.size, -1)
         for component in rustworkx.strongly_connected_components(self.digraph()):
@@ -208,7 +208,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return, for each component with a cycle that no other cycle implies, the smallest part."""
+    """Return, for each component with a cycle that no other cycle implies, its smallest part."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -220,8 +220,8 @@ def _shortest(
 ) -> list[list[int]]:
     """Return a short cycle of each component, as a list of its operations in order.
 
-    It is the shortest cycle through one of the edges that lead furthest back in time, because
-    usually one of these edges is wrong.
+    The function takes the edges that lead furthest back in time, because usually one of these edges
+    is wrong. It returns the shortest cycle through one of them.
     """
     inside = part[graph.source] == part[graph.target]
     digraph = graph.digraph(inside & (part[graph.source] >= 0))
@@ -270,7 +270,10 @@ def _closing(
 def _legs(
     paths: list[list[int]], operations: Operations, dependencies: Dependencies, sort: _Sort
 ) -> list[list[Leg]]:
-    """Return each cycle's steps. A step is a ww edge if possible, else wr, else an edge of time."""
+    """Return each cycle's steps.
+
+    A step is a ww edge if there is one, else a wr edge, else an edge of time.
+    """
     count = len(operations)
     usable = np.flatnonzero(~dependencies.wr | sort.wr)
     pairs = dependencies.source[usable] * count + dependencies.target[usable]

@@ -62,7 +62,7 @@ class ComparedReplica:
 
     @property
     def row(self) -> dict[str, object]:
-        """The replica as a row of ``REPLICA_ROWS``."""
+        """The replica's values, as a row of ``REPLICA_ROWS``."""
         place = {name: getattr(self.end, name) for name in REPLICA}
         numbers = {"replica": self.number, "part": self.part, "hw": self.hw, "bound": self.bound}
         return place | numbers | {"trusted": True}
@@ -132,7 +132,7 @@ def _copy() -> Column:
 
 
 def compared_replicas(tables: Tables) -> list[ComparedReplica]:
-    """Return every replica that has a log on a disk, with its number and its bound."""
+    """Return every replica that has a log on a disk."""
     cases = {case.key: case for case in tables.cases}
     partitions: dict[tuple[str, str, int], list[LogExtent]] = {}
     for end in log_ends(tables):
@@ -150,7 +150,10 @@ def compared_replicas(tables: Tables) -> list[ComparedReplica]:
 
 
 def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame) -> ReplicaLogs:
-    """Return the replicas' logs for ``compare``. ``log`` has the columns of REPLICA_ROWS, too."""
+    """Return the replicas' logs for ``compare``.
+
+    The columns of ``log`` include those of ``REPLICA_ROWS``.
+    """
     number_of = {
         tuple(replica.row[name] for name in REPLICA): replica.number for replica in replicas
     }

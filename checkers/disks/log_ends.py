@@ -1,4 +1,4 @@
-"""The first and last offset of each replica's log on its disk, and its leader epochs."""
+"""The first and last offset of each replica's log on its disk, and the log's leader epochs."""
 
 from highwater.checkers.core.derived import derived
 from highwater.checkers.inspection import replica_extents

@@ -23,7 +23,7 @@ _REPLICAS: Final = "events/replicas"
 _ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
 Key = tuple[str, int, str, int]
-"""A run, a broker, a topic and a partition."""
+"""A replica in a run: the run's key, the broker, the topic and the partition."""
 
 
 def _says(row: Row) -> str:

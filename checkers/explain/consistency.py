@@ -28,7 +28,7 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
-    """Yield the contradictions in a run's evidence, each with its partition, or None."""
+    """Yield contradictions in a run's evidence, each with its partition (None: no partition)."""
     sends = observed.sends()
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
@@ -216,8 +216,8 @@ def _jumps(
 ) -> Iterator[ExplanationLink]:
     """Yield gaps in a consumer's reads, in a partition whose leader never changed.
 
-    Members of a group are left out. Transaction markers and uncommitted records are no gap. Offsets
-    that a fault removed later are no gap either, because the disk does not show their records.
+    Members of a group are left out. Transaction markers and uncommitted records are no gap. An
+    offset that a fault removed later is no gap either, because the disk does not show its record.
     """
     if len({row.leader for row in trace.leaderships}) != 1:
         return

@@ -55,7 +55,7 @@ def _elected(
 def _changed(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[ExplanationLink]:
-    """Yield brokers that joined the ISR while they were down or not caught up.
+    """Yield brokers that joined the ISR although they were down or not caught up.
 
     A broker that leaves the ISR is not checked, because a run does not observe lag or lost
     sessions.
@@ -110,7 +110,7 @@ def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) ->
     """Return whether a follower lost records after the leader had asked to add it to the ISR.
 
     A controller without KIP-903 does not check whether the broker has restarted since that request
-    (KAFKA-14139). Only a request that the relay delayed is known to arrive that late.
+    (KAFKA-14139). Only a request that the relay delayed is known to arrive after the restart.
     """
     asked_ns = [
         row["time_ns"]

@@ -70,7 +70,7 @@ _EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "lost-commit": forgotten,
     "coordinator-contradiction": contradiction,
 }
-"""The explanations by kind of anomaly."""
+"""The explainer of each kind of anomaly, by the name of the kind."""
 
 _EXPLAIN: Final[Mapping[str, Callable[[RunTraces, Row], Chain]]] = {
     **_EXPLAINERS,
@@ -79,7 +79,7 @@ _EXPLAIN: Final[Mapping[str, Callable[[RunTraces, Row], Chain]]] = {
     "stale-commit": forgotten,
     "two-owners": forgotten,
 }
-"""The function that explains an anomaly, by its kind; ``seen`` explains all other kinds."""
+"""The function that explains an anomaly, by the kind's name. ``seen`` explains all other kinds."""
 
 EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
     "lost-write, in the log and not read": WITHDRAWN,

@@ -33,7 +33,7 @@ broker's own HW, or the end of an epoch in another log, may be inside a batch.""
     needs=STARTS | FILES,
 )
 def _own_records(case: AnomalyCase) -> Chain:
-    """Return why a replica kept other records than the leader, or why a batch is missing."""
+    """Explain why a replica kept other records than the leader, or why a batch is missing."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
@@ -108,8 +108,8 @@ def _noop_truncation(
 ) -> BrokerLogLine | None:
     """Return the log line which shows that a replica kept its own record at an offset.
 
-    Return None if the replica truncated its log to that offset or below. Then it fetched the
-    leader's records.
+    Return None if the replica truncated its log to that offset or below. After such a truncation
+    the replica fetched the leader's records.
     """
     lines = [
         line

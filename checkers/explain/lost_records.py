@@ -58,7 +58,7 @@ def _replaced(case: LostRecord) -> Chain:
 
 
 def _after(record: LostRecord, start: LeadershipStart) -> Chain:
-    """Explain how a broker without the record could be elected."""
+    """Explain how a broker without the record could be elected leader."""
     case = Succession(
         observed=record.observed, trace=record.trace, send=record.send, ack=record.ack, start=start
     )
@@ -72,7 +72,7 @@ def _after(record: LostRecord, start: LeadershipStart) -> Chain:
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return the reason why a record does not count as lost; empty if it is lost.
+    """Return the reason why a record does not count as lost; empty text if the record is lost.
 
     The reason is that the last leader's disk has the record, or is missing.
     """

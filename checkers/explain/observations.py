@@ -1,7 +1,6 @@
 """The observations that explanations need, and the kinds of cluster that provide each one.
 
-If an observation is missing, an anomaly that needs it is "unknown". It is never called a bug of
-Kafka.
+An anomaly whose explanation needs a missing observation is "unknown", never a bug of Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,8 +22,8 @@ class Observation(StrEnum):
 
 LEADERS: Final = frozenset({Observation.LEADERSHIPS})
 STARTS: Final = LEADERS | {Observation.REPLICAS, Observation.BROKER_LOGS}
-"""The observations that show a leader's first offset: its log line, its epoch's first record or its
-observed LEO."""
+"""The observations that show a leader's first offset: the broker's log line, the epoch's first
+record, or the observed LEO."""
 
 LOGS: Final = frozenset({Observation.BROKER_LOGS})
 FILES: Final = frozenset({Observation.DISKS})
@@ -92,7 +91,7 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed="",
     ),
 }
-"""Every observation, with its sources."""
+"""Every kind of observation, with its source on each kind of cluster."""
 
 
 def listed(missing: Iterable[Observation]) -> str:

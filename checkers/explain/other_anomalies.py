@@ -86,10 +86,10 @@ def _has_two_epochs(case: RecordCase) -> bool:
     needs=LEADERS | FILES,
 )
 def _sent_in_another_epoch(case: RecordCase) -> Chain:
-    """Return an idempotent producer's second send of a record, in a new producer epoch.
+    """Return links for an idempotent producer's second send of a record, in a new producer epoch.
 
-    librdkafka takes a new epoch after requests without a response, and sends their records again. A
-    broker does not recognise these records.
+    After requests without a response, librdkafka takes a new epoch and sends the requests' records
+    again. A broker does not recognise these records.
     """
     how = f"{_NO_ANSWER}, in a new epoch of its producer"
     return _sent_again(case, f"{how}, in which no broker recognises the record")
@@ -136,9 +136,9 @@ def _sent_again_elsewhere(case: RecordCase) -> Links:
     "The client sent the later record before it had a response about the earlier record.",
 )
 def _in_flight_together(case: RecordCase) -> Links:
-    """Return two sends that overlap.
+    """Return links for two sends that overlap in time.
 
-    Without sequence numbers, the client alone decides their order.
+    Without sequence numbers, only the client decides their order.
     """
     [earlier, later] = case.anomaly["steps"]
     if later["invoke_ns"] > case.until_ns:
@@ -364,7 +364,7 @@ decided: Final = Explainer((_controller_disks,), "Every controller kept its disk
     "The transaction was committed without the record, whose send had failed.",
 )
 def _committed_in_part(case: AnomalyCase) -> Links:
-    """Return the failed send of the record that a torn transaction lacks."""
+    """Return the failed send of the record that a partly committed transaction lacks."""
     send = case.observed.suspects.get(case.anomaly["value"])
     if case.anomaly["kind"] != TORN or send is None or send["offset"] is not None:
         return ()

@@ -62,7 +62,7 @@ _DIVIDED: Final = re.compile(
 """A log line of Java's clients since 1.0: a broker refused a batch as too large."""
 
 _Tail: TypeAlias = tuple[FaultInterval, range]
-"""A fault, and a range of offsets that it removed from its broker's log."""
+"""A fault, and a range of offsets that the fault removed from its broker's log."""
 
 
 def observe(run: Run) -> RunTraces:
@@ -142,7 +142,7 @@ def _missing(
     log_rows: list[dict[str, Any]],
     disks: dict[tuple[int, int], FrozenReplica],
 ) -> frozenset[Observation]:
-    """Return the observations that the cluster did not give, or whose table is empty."""
+    """Return the observations that this cluster does not provide, or whose table is empty."""
     given = {
         Observation.LEADERSHIPS: run.table("events/partitions").num_rows > 0,
         Observation.REPLICAS: run.table("events/replicas").num_rows > 0,
@@ -155,12 +155,12 @@ def _missing(
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Return a table with plain columns in place of dictionaries."""
+    """Return a table in which plain columns replace dictionary-encoded columns."""
     return table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
 
 
 def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
-    """Yield the leaderships whose epoch is not below the epoch of an earlier one.
+    """Yield the leaderships whose epoch is not below the epoch of an earlier leadership.
 
     On KRaft the brokers report the leader, and some reports are older than others.
     """
@@ -172,7 +172,7 @@ def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
 
 
 def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
-    """Return log lines by partition and broker; a line without a partition counts for each one."""
+    """Return log lines by partition and broker; a line without partition is in every partition."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] in _IGNORED:
@@ -204,7 +204,8 @@ def _journal(run: Run) -> list[dict[str, Any]]:
 def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
     """Return the rows of ``events/messages`` with these events, and with this side, if given.
 
-    The relay first delayed the messages of the events ``sent`` and ``repeated``, so they are late.
+    The relay delayed messages before the events ``sent`` and ``repeated``, so these messages are
+    late.
     """
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
@@ -215,7 +216,10 @@ def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
 def _faults(
     rows: list[dict[str, Any]], begins: Strikes, lines: dict[int, list[BrokerLogLine]]
 ) -> list[FaultInterval]:
-    """Return faults in order of time. In a scenario, a broker's log shows when its stop began."""
+    """Return faults in order of time.
+
+    In a scripted scenario, a broker's log shows when the broker began to stop.
+    """
     faults, _ = fault_intervals(rows, begins)
     if not begins:
         faults = [
@@ -339,7 +343,7 @@ def _start(
 
 
 def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
-    """Return the last observed end of a log, and whether a fault removed its end.
+    """Return the last observed end of a log, and whether a fault removed records at this end.
 
     An observation is an observed LEO, or a log line about the broker's fetcher.
     """
@@ -400,7 +404,7 @@ def _read_client_log(
 
 
 def _left(ops: pa.Table) -> dict[str, int]:
-    """Return when each replaced producer, such as ``p`` before ``p.1``, got its last response."""
+    """Return when each replaced producer (``p.1`` replaces ``p``) got its last response."""
     sends = ops.filter(pc.equal(ops["kind"], SEND)).select(["process", "complete_ns"])
     rows = sends.group_by("process").aggregate([("complete_ns", "max")]).to_pylist()
     last = {row["process"]: row["complete_ns_max"] or 0 for row in rows}

@@ -61,7 +61,8 @@ def as_scripted(
         run: the run.
         verdict: the verdict on the run.
         expected: the model's outcome; its ``logs`` are in the order of the assignment.
-        remedies: sets of switches; with any of these sets on, the model loses no record.
+        remedies: sets of the model's switches. If all switches of one set are on, the model loses
+            no record.
         course: the model's state after each line, in which replicas are A, B and C.
     """
     explained = explain(run)
@@ -192,7 +193,7 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
 def _with_prediction(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
-    """Return a finding, changed to unexplained if the model does not predict it.
+    """Return a finding; changed to unexplained if the model does not predict this finding.
 
     The finding stays unknown if observations are missing. If the model predicts the finding, and no
     evidence contradicts it, the switch that would prevent it explains the finding.

@@ -39,11 +39,12 @@ _CHANGED: Final = re.compile(
 )
 
 _BOOT: Final = frozenset(("loaded", "created", "start"))
-"""The kinds of log lines that a broker writes first when it starts."""
+"""The kinds of log lines that show that a broker has started."""
 
 _LIKE_JAVA: Final = frozenset((AIOKAFKA, KAFKA_PYTHON))
-"""Libraries whose producers send EndTxn below version 5, and wait for each answer before an abort:
-``Sender._do_txn_commit`` by ``flush_for_commit``; ``RecordAccumulator.abort_undrained_batches``."""
+"""Libraries whose producers send EndTxn below version 5, and wait for each response before an
+abort: ``Sender._do_txn_commit`` by ``flush_for_commit``;
+``RecordAccumulator.abort_undrained_batches``."""
 
 _Row = dict[str, Any]
 
@@ -70,7 +71,10 @@ class Software:
     def of(
         cls, kafka: str, *, protocol: str = "", written: str = "", client: str = LIBRDKAFKA
     ) -> "Software":
-        """Return a release's software, with protocol and format limits; raises as ``rules_of``."""
+        """Return a release's software, under limits on protocol and format.
+
+        Raises the errors of ``rules_of``.
+        """
         return cls(
             kafka=kafka,
             rules=rules_of(kafka, protocol=protocol, written=written),
@@ -78,7 +82,7 @@ class Software:
         )
 
     def may_be(self, rule: str, *, value: bool) -> bool:
-        """Return whether a switch may have this value; False if the release has no such rules."""
+        """Return whether a switch may have this value; False if the release has no such switch."""
         possible = (self.rules,) if rule in SWITCHES else self.transactions
         return any(bool(getattr(rules, rule)) is value for rules in possible)
 
@@ -114,7 +118,7 @@ class SoftwareHistory:
 
     @property
     def kraft(self) -> bool:
-        """True if a KRaft quorum stores the metadata. No upgrade changes this during a run."""
+        """True if a KRaft quorum stores the metadata, which no upgrade changes during a run."""
         return self.first.rules.kraft
 
     @property
@@ -137,11 +141,11 @@ class SoftwareHistory:
         return tuple(dict.fromkeys(possible)) or (self.first,)
 
     def may_have(self, rule: str, time_ns: int | None, broker: int | None = None) -> bool:
-        """Return whether a switch may have been on at a time, see ``at``."""
+        """Return whether a switch of the model may have been on; see ``at`` for the arguments."""
         return any(software.may_be(rule, value=True) for software in self.at(time_ns, broker))
 
     def may_lack(self, rule: str, time_ns: int | None, broker: int | None = None) -> bool:
-        """Return whether a switch may have been off at a time, see ``at``."""
+        """Return whether a switch of the model may have been off; see ``at`` for the arguments."""
         return any(software.may_be(rule, value=False) for software in self.at(time_ns, broker))
 
     def _of(self, broker: int, time_ns: int) -> list[Software]:
@@ -173,7 +177,7 @@ def software_history(
 
 
 def _ran(plan: Plan, kafka: str, protocol: str, written: str) -> Software:
-    """Return the software of a release in a run, with its client and the brokers' settings."""
+    """Return the software of a release with a run's client and settings."""
     software = Software.of(kafka, protocol=protocol, written=written, client=plan.client)
     if plan.broker_config.get(VERIFICATION) != "false":
         return software

@@ -16,14 +16,17 @@ class Tolerances:
     """The longest times between related events, in nanoseconds.
 
     Attributes:
-        look: between two observations of one broker, if the machine is not overloaded.
-        log: between an event and its line in a broker's or a client's log.
-        deposed: from the election of a new leader until the former leader knows of it; longer if it
-            was observed to follow later.
-        client: from a change of leader until clients no longer send to the old one.
-        unread: from the arrival of a request at a busy broker until the broker reads it.
-        backlog: the same time for a broker without CPU time, if the order of requests shows this.
-        outage: from a fault that was certainly in effect to its earliest and latest effects.
+        look: longest time between two observations of one broker, if the machine is not overloaded.
+        log: longest time between an event and its line in a broker's or a client's log.
+        deposed: longest time from a new leader's election until the former leader knows the new
+            leader; longer if it was observed to follow later.
+        client: longest time from a change of leader until clients no longer send to the old leader.
+        unread: longest time from a request's arrival at a busy broker until the broker reads the
+            request.
+        backlog: the time ``unread`` for a broker without CPU time, if the order of requests shows
+            this state.
+        outage: longest time from a fault that was certainly in effect to the fault's first and last
+            effects.
     """
 
     look: int = 250 * MS

@@ -213,8 +213,8 @@ class Trace(PartitionTrace):
         """Return the truncation of a replica to an offset, which may be inside a batch.
 
         A truncation inside a batch removes the complete batch, but the next fetched batch begins at
-        the truncation's offset. This leaves a gap (``LogSegment.truncateTo`` truncates the file
-        before the batch, ``Log.truncateTo`` sets the LEO).
+        the truncation's offset. The log then has a gap (``LogSegment.truncateTo`` truncates the
+        file before the batch, ``Log.truncateTo`` sets the LEO).
         """
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
         return next(cuts, None)
@@ -277,7 +277,7 @@ class Trace(PartitionTrace):
         )
 
     def of_kind(self, broker: int, *kinds: str) -> list[BrokerLogLine]:
-        """Return a broker's log lines of some kinds."""
+        """Return a broker's log lines of these kinds."""
         return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
 
 
@@ -326,7 +326,7 @@ class RunTraces:
     missing: frozenset[Observation] = frozenset()
 
     def lacks(self, *needed: Observation) -> bool:
-        """Return whether any of these observations is missing."""
+        """Return whether the run lacks any of these kinds of observations."""
         return not self.missing.isdisjoint(needed)
 
     @property
@@ -347,7 +347,7 @@ class RunTraces:
         return topic.unclean_leader_election or left_open or by_hand
 
     def sends(self, **columns: str | int | None) -> pa.Table:
-        """Return the sends whose columns have these values."""
+        """Return the history's send rows whose columns have these values."""
         mask = pc.equal(self.ops["kind"], SEND)
         for name, value in columns.items():
             mask = pc.and_(mask, pc.equal(self.ops[name], value))

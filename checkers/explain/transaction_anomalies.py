@@ -76,7 +76,7 @@ def _late_end_txn(case: RecordCase) -> Links:
     needs=MESSAGES,
 )
 def _opened_again(case: RecordCase) -> Links:
-    """Return the late Produce of a record that opened its transaction again (KAFKA-14402)."""
+    """Return a record's late Produce, which opened the transaction again (KAFKA-14402)."""
     so = "and so opened that transaction again, which no coordinator knows"
     return _late_produce(case, so)
 
@@ -89,10 +89,12 @@ def _opened_again(case: RecordCase) -> Links:
     needs=MESSAGES,
 )
 def _committed_with_the_next(case: RecordCase) -> Links:
-    """Return the late Produce of a record that the next transaction of its producer committed.
+    """Return links for a record's late Produce.
 
-    Either the leader does not ask the coordinator. Or it has already asked about the next
-    transaction, and takes the record for a record of that transaction with the same sequence
+    The next transaction of its producer committed this record.
+
+    Either the leader does not ask the coordinator about the record. Or it has already asked about
+    the next transaction, and takes the record for that transaction's record with the same sequence
     number.
     """
     return _late_produce(case, "and the producer's next transaction committed it")
@@ -130,7 +132,7 @@ def _late_produce(case: RecordCase, so: str) -> Links:
 
 
 def _written_again(case: RecordCase) -> Links:
-    """Return the late copy of a record that its leader appended a second time, and why.
+    """Return the late copy of a record that its leader appended a second time, with the reason.
 
     A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
     (KIP-854), and accepts any sequence number from an unknown producer (KIP-360). The anomaly's
@@ -173,7 +175,7 @@ _forgotten: Final = explains(
 
 
 def _was_its_first(case: RecordCase) -> bool:
-    """Return whether a record was its producer's first in the partition."""
+    """Return whether a record was the first record of its producer in the partition."""
     send = case.send
     sends = case.observed.sends(process=send["process"], partition=send["partition"])
     return int(min(sends["invoke_ns"].to_pylist(), default=0)) == case.begun_ns
@@ -220,7 +222,7 @@ def _committed_all_the_same(case: RecordCase) -> Links:
 
 
 def _sender(case: RecordCase) -> str:
-    """Return the name of a record's producer in the relay's records."""
+    """Return the name by which the relay recorded a record's producer."""
     return f"client:{case.send['process']}"
 
 

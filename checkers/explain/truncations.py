@@ -18,8 +18,8 @@ def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationL
     """Yield truncations of a partition's replicas that no rule allows.
 
     From 0.11 on the fetcher thread first logs where it will truncate. With an old protocol or
-    message format it does not ask the leader, and truncates to its own HW. The broker's software at
-    the time decides which rules apply.
+    message format the fetcher does not ask the leader, and truncates to its own HW. The broker's
+    software at the time decides which rules apply.
     """
     for broker in sorted(trace.lines):
         lines = trace.of_kind(broker, *_KINDS)
@@ -33,7 +33,10 @@ def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationL
 def _to_the_own_hw(
     trace: Trace, broker: int, lines: list[BrokerLogLine], asking: set[BrokerLogLine]
 ) -> Iterator[ExplanationLink]:
-    """Check a follower up to 0.10.2: it truncates to its HW, where its fetcher begins."""
+    """Check the truncations of a follower up to 0.10.2.
+
+    Such a follower truncates to its HW, and fetches from there.
+    """
     for index, line in enumerate(lines):
         if line.kind != "truncation" or line in asking:
             continue
@@ -63,7 +66,7 @@ def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | 
 def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
     """Return the reason why a truncation's offset cannot be the replica's HW; empty if it can.
 
-    A replica that was removed and added again begins with an empty log.
+    A replica that was removed and later added again begins with an empty log.
     """
     made = [line.time_ns for line in trace.of_kind(broker, "created")]
     made_ns = max((at for at in made if at <= line.time_ns), default=0)
@@ -101,7 +104,7 @@ def _to_the_leaders_answer(
     lines: list[BrokerLogLine],
     asking: set[BrokerLogLine],
 ) -> Iterator[ExplanationLink]:
-    """Check a follower since 0.11, which truncates to an epoch's end, its HW, or the leader's LEO.
+    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO.
 
     Args:
         trace: the trace of the partition.
@@ -126,7 +129,8 @@ def _to_the_leaders_answer(
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
     """Return the time after which a new leader may know a later end of an epoch.
 
-    If the replica fetched nothing from its previous leader, which was down, the time is earlier.
+    The time is earlier if the previous leader was down, so that the replica fetched nothing from
+    it.
     """
     cause = before.cause
     if cause is None:
@@ -138,8 +142,8 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
 def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
     """Return the lines in the order of their events.
 
-    A broker logs a fetcher when its thread runs, which may be after the truncation, but not before
-    the broker's last leadership.
+    A broker logs a new fetcher when the fetcher's thread runs. This may be after the truncation,
+    but not before the broker's last leadership.
     """
     began, led_ns = [], 0
     for line in sorted(lines, key=lambda line: line.time_ns):

@@ -12,8 +12,8 @@ request. *None* is correct until a commit is acknowledged, and after the last co
 ``lost-commit``: an incorrect offset was returned after all members had ended, or is the last offset
 in the offsets topic (in the longest replica).
 
-``stale-commit``: a member received an incorrect offset. So this member reads records again that its
-group has already read.
+``stale-commit``: a member received an incorrect offset. So this member reads records that its group
+has already read.
 
 ``foreign-offset``: a coordinator returned an offset to a member, although no member had committed
 an offset since the topic was created. So the offset belongs to an earlier topic with the same name.
@@ -65,11 +65,12 @@ _DURABLE: Final = "durability: a committed offset is replicated as a record with
 
 @dataclass(frozen=True, slots=True)
 class CommitRegister:
-    """The commits of a group for one partition.
+    """All commits of one group for one partition.
 
     Attributes:
         done: acknowledged commits, sorted by the time of their end.
-        latest: for each index in ``done``, the commit up to this index that began last.
+        latest: for each index in ``done``, the commit that began last, of all commits up to this
+            index.
         commits: all commits, including failed commits.
     """
 

@@ -4,7 +4,7 @@ A leader stores in memory which member has acquired which record. It loses this 
 or when the member's connection ends. A coordinator that does not respond may remove the member.
 
 So anomalies of share groups are not reported after a fault, until every client has noticed that its
-connections are dead. They are not reported around a change of leader, either.
+connections are dead. Nor are these anomalies reported around a change of leader.
 """
 
 from bisect import bisect_right
@@ -15,11 +15,11 @@ from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.run_files import RunFiles
 
 AFTERWARDS_NS: Final = 15_000_000_000
-"""Clients notice a fault within this time, because requests time out after 10 s
+"""The time within which clients notice a fault, because requests time out after 10 s
 (``socket.timeout.ms``)."""
 
 BEFORE_NS: Final = 5_000_000_000
-"""The observer notices a new leader within this time."""
+"""The time within which the harness's observer notices a new leader."""
 
 _FAULTS: Final = "events/faults"
 _PARTITIONS: Final = "events/partitions"
@@ -56,7 +56,7 @@ class Disturbances:
 def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
     """Return, for each fault, the interval from its begin until all clients have noticed its end.
 
-    ``rows`` are in order of time. A fault without an end has no end here.
+    ``rows`` are in order of time. A fault that never ended gives an interval that never ends.
     """
     opened: dict[tuple[str, int | None], int] = {}
     intervals = []

@@ -20,7 +20,7 @@ Place = tuple[str, int]
 """A group and a partition."""
 
 FOREVER: Final = 1 << 62
-"""The end of an event that has no end in the history."""
+"""The time that stands for the end of an event, if the history has no end of this event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def _rows(
 
 
 def row_of(case: RunFiles, finding: GroupFinding) -> Row:
-    """Return a finding as a row of ``SCHEMA``."""
+    """Return a finding about a group as an anomaly, a row of ``SCHEMA``."""
     records = [
         {"offset": at, "value": None if producer is None else str(producer), "note": says}
         for at, producer, says in finding.records
@@ -101,5 +101,5 @@ def row_of(case: RunFiles, finding: GroupFinding) -> Row:
 
 
 def in_words(row: Row) -> str:
-    """Return the sentence about an anomaly. ``row_of`` made the row."""
+    """Return the sentence about a group's anomaly from its row, which ``row_of`` made."""
     return str(row["copies"][0]["note"])

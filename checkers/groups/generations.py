@@ -62,9 +62,9 @@ class _Fields:
         return int(value)
 
     def data(self, layout: str) -> bytes:
-        """Return the next bytes.
+        """Return the next field's bytes.
 
-        Their size comes first, in the given layout. Null becomes empty.
+        The field's size precedes the bytes, in the given layout. For null, return no bytes.
         """
         size = max(0, self.number(layout))
         begin, self._at = self._at, self._at + size

@@ -47,8 +47,8 @@ class OffsetsLog:
     An offset in a transaction takes effect when the transaction commits, unless an offset that was
     written later has already taken effect (``OffsetMetadataManager.replay`` of 4.0,
     ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ if an offset is removed
-    while an open transaction has a new offset for the same partition. Then both results are
-    possible.
+    while an open transaction has a new offset for the same partition. Then ``possible`` returns
+    both results.
     """
 
     def __init__(self, topic: str) -> None:
@@ -63,7 +63,10 @@ class OffsetsLog:
         return self._possible.get(place, frozenset({None}))
 
     def apply(self, row: Row) -> list[CommittedOffset]:
-        """Apply the next record; return the commits that take effect with it."""
+        """Apply the next record of the log.
+
+        Return the commits that take effect because of this record.
+        """
         if row["control"]:
             return self._end(row)
         commit = committed(row, self._topic)
@@ -114,7 +117,7 @@ def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
 
 
 def committed(row: Row, topic: str) -> CommittedOffset | None:
-    """Return the offset of a topic that a record commits; None if it commits no such offset."""
+    """Return the offset that a record commits for a topic; None if it commits no such offset."""
     key, offset = BytesIO(row["key"] or b""), None
     try:
         if Int16.decode(key) not in _KEY_VERSIONS:
@@ -136,7 +139,7 @@ def committed(row: Row, topic: str) -> CommittedOffset | None:
 
 
 def removed_group(row: Row) -> str | None:
-    """Return the group whose metadata a record removes; None if it removes no group."""
+    """Return the group whose metadata a record removes; None if the record removes no group."""
     key = BytesIO(row["key"] or b"")
     try:
         if row["value"] or Int16.decode(key) != _GROUP_KEY_VERSION:

@@ -1,8 +1,9 @@
 """``two-owners``: a coordinator accepted two members of a group as owners of one partition.
 
 A member owns a partition from the callback that assigns it to the callback that revokes it. Two
-members may believe this at the same time: a member without heartbeats is removed from its group,
-and notices this later. Kafka does not prevent that, but it guarantees two things:
+members may believe at the same time that they own a partition: a coordinator removes a member
+without heartbeats, and the member notices its removal later. Kafka does not prevent this, but
+guarantees two things:
 
 - *In one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
   assigned to one member. Up to 0.10.0, the epochs of an empty group may begin again. So two owners
@@ -156,7 +157,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def conflict(old: Ownership, new: Ownership) -> str:
-    """Return a sentence about a partition that had two owners; empty if it had only one."""
+    """Return a sentence if both members owned the partition, which Kafka forbids; else no text."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:

@@ -235,7 +235,7 @@ def _of_record(
 
 
 def _again(record: _Deliveries) -> str:
-    """Return a sentence about a record that was delivered again after its acknowledgement, or "".
+    """Return a sentence if the record was delivered again after its acknowledgement; else no text.
 
     A later delivery to the same member is ignored: the broker may have sent it before the
     acknowledgement.
@@ -256,7 +256,7 @@ def _again(record: _Deliveries) -> str:
 
 
 def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
-    """Return a sentence about a record that two members had acquired at the same time, or ""."""
+    """Return a sentence if two members had acquired the record at the same time; else no text."""
     since_ns = log.sent.get(place)
     for holder, taker in pairwise(record.given):
         if since_ns is None:
@@ -290,7 +290,7 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
 
 
 def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> int:
-    """Return when a member may have released a record; ``FOREVER`` if it did not."""
+    """Return when a member may have released a record; ``FOREVER`` if it never did."""
     process, given_ns = holder["process"], ended_ns(holder)
     answered = [
         int(row["invoke_ns"])
@@ -301,7 +301,7 @@ def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> in
 
 
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
-    """Return whether two deliveries have the same number, and no member ended meanwhile.
+    """Return whether two deliveries have the same delivery count, and no member ended between them.
 
     A delivery to a member that then ended is ignored.
     """
@@ -313,7 +313,7 @@ def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
 def _taken_late(
     holder: Row, taker: Row, record: _Deliveries, ends: Mapping[str, int], until_ns: int
 ) -> bool:
-    """Return whether an acknowledgement was accepted after another member acquired the record.
+    """Return whether a member's acknowledgement was accepted after another acquired the record.
 
     ``until_ns`` is the earliest time at which the other member's lock can expire.
     """

@@ -56,8 +56,8 @@ from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.history import GROUPS_TABLE, OK, SUBSCRIBE
 
 MEMBER: Final = schema("client", "history", "group", "since", "until", "name", name=pa.string())
-"""A member of a group. It received its first record at the time ``since`` (null: never). Its last
-row is at the time ``until``.
+"""A member of a group. The member received its first record at the time ``since`` (null: never).
+Its last row in the history is at the time ``until``.
 
 ``group`` is the group's number among the groups of all histories, ``name`` is the group's name."""
 
@@ -67,9 +67,9 @@ RECORD: Final = 0
 GIVEN: Final = 1
 MOVED_TO: Final = 2
 PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
-"""A row about a partition and a group. Its ``what`` is RECORD for a record that the group did
-not receive, GIVEN for a record that it received, or MOVED_TO for an offset to which a member
-moved."""
+"""A row about a partition and a group. Its ``what`` is RECORD for a record that the group did not
+receive, GIVEN for a record that it received, or MOVED_TO for an offset from which a member
+continues to read."""
 
 
 def _without_groups(tables: Tables, case: RunFiles) -> str:
@@ -178,7 +178,7 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 def spans_of(rows: pa.Table) -> pa.Table:
     """Return when each client got its first record, and the time of its last row.
 
-    All rows with the same ``client`` must be in one table.
+    All rows of one ``client`` must be in one table.
     """
     columns, client = grouped(numbers(rows, ROW.names), "client")
     given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
@@ -195,7 +195,7 @@ def spans_of(rows: pa.Table) -> pa.Table:
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
     """Return the records in the log that a group did not receive.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -256,7 +256,7 @@ def passed(
 ) -> pa.Table:
     """Return the records beyond which their group read.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.
@@ -315,7 +315,7 @@ def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.T
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
     """Return, for each offset, the begin and the index of the earliest row at a greater offset.
 
-    The time is NEVER without such a row. The rows are in the order of their offsets.
+    If there is no such row, the time is NEVER. The rows are in the order of their offsets.
     """
     time = np.append(rows["invoke_ns"], NEVER)[::-1]
     earliest = np.minimum.accumulate(time)

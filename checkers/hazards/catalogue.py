@@ -13,7 +13,7 @@ from highwater.harness.base.suggestions import nearest
 
 
 def _read(written: dict[str, Any]) -> tuple[Hazard, ...]:
-    """Return the entries, with each condition in place of its name.
+    """Return the entries of hazards.toml as hazards, with each named condition read.
 
     Hazards of the newest release come first, then hazards that later releases fixed. Hazards with
     the same last release are sorted by year, the latest first.
@@ -29,7 +29,7 @@ def _read(written: dict[str, Any]) -> tuple[Hazard, ...]:
 
 _WRITTEN: Final = msgspec.toml.decode(Path(__file__).with_name("hazards.toml").read_bytes())
 HAZARDS: Final = _read(_WRITTEN)
-"""Every hazard, in the order of the page."""
+"""Every hazard, in the order of the page docs/hazards.md."""
 
 NOT_SHOWN: Final[Mapping[str, str]] = MappingProxyType(_WRITTEN["not-shown"])
 """Issues of Kafka that were studied and could not be reproduced, with the reason."""

@@ -1,8 +1,8 @@
 """The conditions of hazards.toml, which are evaluated against the facts about a cluster.
 
 The result is yes, no or unknown. A "no" also states whether the cluster is guarded or not affected.
-A setting, a feature or its clients guard it. It is not affected if it has no such release,
-coordination, topic or client.
+A guarded cluster is protected by a setting, a feature or its clients. A cluster is not affected if
+it has no such release, coordination, topic or client.
 """
 
 import math
@@ -38,12 +38,12 @@ Comparison = Literal["=", "<", ">=", "has", "lists"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
-"""The minor release after the newest release of the catalogue. The project knows nothing about this
-release and later releases."""
+"""The minor release after the newest release of the catalogue. The catalogue knows nothing about
+this release and later releases."""
 
 RENEWED_FROM: Final = (4, 0)
-"""The first release whose new clusters have transaction.version 2, and whose Java clients obey
-it."""
+"""The first release whose new clusters have transaction.version 2, and whose Java clients obey this
+version."""
 
 _RENEWED: Final = 2
 """The level of ``TRANSACTION_FEATURE`` at which each transaction gets a new epoch (KIP-890)."""
@@ -115,14 +115,14 @@ class _Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fi
 
 
 class Range(NamedTuple):
-    """The first affected release, and the first fixed release; None if no release is fixed."""
+    """A range of affected releases: the first affected, and the first fixed (None: no fix)."""
 
     first: Number
     fixed: Number | None = None
 
 
 class On(_Condition, frozen=True):
-    """The condition that the cluster runs on ZooKeeper, or on KRaft."""
+    """The condition that the cluster runs on ZooKeeper, or that it runs on KRaft."""
 
     coordination: Coordination
 
@@ -132,7 +132,7 @@ class On(_Condition, frozen=True):
         return f"on {coordination_name(self.coordination)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         actual = situation.cluster.coordination
         if actual == self.coordination:
             return YES
@@ -148,8 +148,8 @@ class Releases(_Condition, frozen=True):
         guard: the protection in other releases; empty if other releases are not affected.
         without: a broker setting of the other releases, true by default. A broker with the value
             false has the hazard, too.
-        below: a feature and a level. Later releases have the hazard while the feature's level is
-            lower.
+        below: a feature and a level. In later releases a cluster has the hazard if the feature's
+            level is lower.
     """
 
     ranges: tuple[Range, ...]
@@ -207,7 +207,7 @@ class AnyOf(_Condition, frozen=True):
         )
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return the result of the alternative that is nearest to "yes"."""
+        """Return the result of the alternative whose result is nearest to "yes"."""
         every = [
             all_of([part.answer(situation) for part in alternative])
             for alternative in self.alternatives
@@ -264,7 +264,7 @@ class Setting(_Condition, frozen=True):
         return f"`{self.name}` {self.comparison} {self.value}{more}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         if self.scope == "topic":
             sources = [(f"topic {situation.topic.name}", situation.topic.settings)]
         else:
@@ -311,7 +311,7 @@ class Feature(_Condition, frozen=True):
         return f"`{self.name}` {self.comparison} {self.level}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         level = situation.cluster.level(self.name)
         if level is None:
             return ConditionAnswer(holds="unknown", why=FEATURES)
@@ -333,7 +333,7 @@ class Controllers(_Condition, frozen=True):
         return f"controllers = {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         actual = situation.cluster.controllers
         if actual is None:
             return ConditionAnswer(holds="unknown", why="the voters of the quorum")
@@ -357,7 +357,7 @@ class Replicas(_Condition, frozen=True):
         return f"replicas {self.comparison} {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         actual = situation.topic.replicas
         if _compare(str(actual), self.comparison, str(self.count)):
             return YES
@@ -401,7 +401,7 @@ class ClientOption(_Condition, frozen=True):
         return f"{self.name} = {' or '.join(self.values)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         value = situation.answers.get(self.name)
         if value is None:
             return ConditionAnswer(holds=self.unknown, why=CLIENT_OPTIONS[self.name])
@@ -429,7 +429,7 @@ class Outlasts(_Condition, frozen=True):
         return f"{self.option} > `{self.setting}`"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         limited = Setting(self.setting, ">=", "0", scope=self.scope).answer(situation)
         if limited.holds != "yes":
             return limited
@@ -466,7 +466,7 @@ class TransactionalClients(_Condition, frozen=True):
         return f"transactional clients ({' or '.join(self.kinds)}{tail})"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         kind = situation.answers.get("transactions")
         if kind is None and situation.cluster.own_topic(TRANSACTIONS) is None:
             return absent(TRANSACTIONS)
@@ -523,7 +523,7 @@ class JavaReleases(_Condition, frozen=True):
         return f"{self.who} of Java, of {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         word = situation.answers.get("client")
         if word in (None, JAVA):
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
@@ -591,7 +591,7 @@ class ShareGroups(_Condition, frozen=True):
 
 
 def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds:
-    """Return yes, unknown or no: all, some or none of a broker's possible releases are in range."""
+    """Return yes if all possible releases of a broker are in range, no if none is, else unknown."""
     end = fixed or END
     if release.exact:
         inside = first <= release.first < end
@@ -629,7 +629,8 @@ def coordination_name(coordination: Coordination) -> str:
 class Unclean(_Condition, frozen=True):
     """The condition that unclean elections are possible, or that they are impossible.
 
-    They are possible if the setting allows them and the release obeys the setting (KAFKA-12670).
+    Unclean elections are possible if a setting allows them and the release obeys this setting
+    (KAFKA-12670).
     """
 
     allowed: bool
@@ -641,7 +642,7 @@ class Unclean(_Condition, frozen=True):
         return f"`{UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
+        """Return whether the condition holds for the cluster."""
         allowed = Setting(UNCLEAN, "=", "true").answer(situation)
         if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
             heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
@@ -662,7 +663,7 @@ class UncleanControllers(_Condition, frozen=True):
         return f"`{UNCLEAN}` = true on a controller, and not set for the topic"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the controllers decide, and allow unclean elections."""
+        """Return whether the controllers' settings decide, and allow unclean elections."""
         value = (situation.topic.settings or {}).get(UNCLEAN)
         if UNCLEAN not in situation.topic.inherits and value is not None:
             return ConditionAnswer(holds="no", why=f"{UNCLEAN}={value} of the topic")
@@ -695,7 +696,8 @@ Condition = (
     | Unclean
     | UncleanControllers
 )
-"""A condition of a hazard: ``says`` is its text, ``answer`` evaluates it."""
+"""Any condition of a hazard. ``says`` is the condition as text; ``answer`` evaluates the
+condition."""
 
 
 def of_release_alone(part: Condition) -> bool:

@@ -40,10 +40,10 @@ ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not a
 """The statuses, in the order from the worst to the best."""
 
 NAMED_MAX: Final = 5
-"""A sentence names at most this many topics, and counts the others."""
+"""The greatest number of topics that a sentence names. The sentence counts the other topics."""
 _MENDABLE: Final = 3
-"""The number of replicas that the fix needs. With fewer, min.insync.replicas=2 stops producers when
-a broker is down."""
+"""The number of replicas that the fix needs. With fewer replicas, min.insync.replicas=2 stops
+producers when a broker is down."""
 _FACT: Final = re.compile(rf"{FEATURES}|--[a-z-]+ [^;(]*[^;( ]")
 """The name of a missing fact: features, or an option with its values."""
 _NO_TOPICS: Final = "a topic: the cluster has no topic that this user may describe"
@@ -108,7 +108,7 @@ def worst(every: Sequence[Advice]) -> Status:
 def newer(
     every: Iterable[Advice], before: Mapping[str, tuple[Status, frozenset[str]]]
 ) -> list[Advice]:
-    """Return the advice whose status is worse than before, or that affects more topics.
+    """Return the advice with a worse status, or more affected topics, than before.
 
     Args:
         before: each hazard's status and topics before.
@@ -174,7 +174,7 @@ def _advise(
 
 
 def _mend(hazard: Hazard, cluster: ClusterFacts, topics: Iterable[TopicFacts]) -> tuple[str, ...]:
-    """Return the commands of Kafka's tools that apply a hazard's fix on a running cluster."""
+    """Return the commands of Kafka's tools that apply the hazard's fix to a running cluster."""
     if not (hazard.alter and cluster.running):
         return ()
     start = f"kafka-configs.sh --bootstrap-server {cluster.brokers[0].address} --alter"
@@ -195,7 +195,7 @@ def _status(deciding: Sequence[ConditionAnswer]) -> Status:
 def _reasons(
     answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
 ) -> tuple[str, ...]:
-    """Return the reasons for a status, with their topics if they do not apply to all topics."""
+    """Return the reasons for a status; with topics, if a reason does not apply to all topics."""
     topics_by_why: dict[str, list[str]] = {}
     for topics, deciding in answered:
         for answer in deciding:

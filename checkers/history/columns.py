@@ -1,4 +1,4 @@
-"""Columns as NumPy arrays without nulls, and their operations: sort, group, look up.
+"""Sort, group and look up columns, which are NumPy arrays without nulls.
 
 A *place* is the index of a row in these arrays.
 """
@@ -17,8 +17,8 @@ Bools: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
-"""The integer that stands for null in an integer column. In a boolean column, false stands for
-null."""
+"""The integer that stands for null in an integer column. (In a boolean column, false stands for
+null.)"""
 
 NEVER: Final = np.iinfo(np.int64).max
 """The largest int64. No time and no offset in a history reaches it."""
@@ -27,7 +27,7 @@ _ARRAYS: Final = (np.ndarray, pa.Array, pa.ChunkedArray)
 
 
 def schema(*names: str, **types: pa.DataType) -> pa.Schema:
-    """Return a schema with these names. A column is int64 unless ``types`` gives its type."""
+    """Return a schema of columns with these names; int64, unless ``types`` has another type."""
     return pa.schema([(name, types.get(name, pa.int64())) for name in names])
 
 
@@ -70,7 +70,7 @@ def any_of(facts: NDArray[Any], number: int) -> Bools:
 
 
 def choose(rows: Numbers, chosen: Ints | Bools) -> Numbers:
-    """Return the rows at these places, or the rows that this mask selects."""
+    """Return the rows at these indices, or the rows that this mask selects."""
     return {name: column[chosen] for name, column in rows.items()}
 
 
@@ -88,7 +88,7 @@ class Groups:
 
     @classmethod
     def of(cls, *columns: NDArray[Any]) -> Self:
-        """Return the groups of sorted rows that have equal values in these columns."""
+        """Return the groups of rows with equal values in these columns. The rows are sorted."""
         same = [column[1:] == column[:-1] for column in columns]
         return cls.joined(np.logical_and.reduce(same), len(columns[0]))
 
@@ -109,7 +109,7 @@ class Groups:
 
     @property
     def last(self) -> Ints:
-        """The place of each group's last row."""
+        """The index of each group's last row."""
         return self.first + self.size - 1
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -133,11 +133,11 @@ class Groups:
         return np.maximum.reduceat(chosen, self.first)
 
     def first_place(self, mask: Bools) -> Ints:
-        """Return the place of each group's first row in ``mask``; ``NONE`` without such a row."""
+        """Return the index of each group's first row in ``mask``; ``NONE`` without such a row."""
         return self.least(np.arange(len(mask)), mask)
 
     def last_place(self, mask: Bools) -> Ints:
-        """Return the place of each group's last row in ``mask``; ``NONE`` without such a row."""
+        """Return the index of each group's last row in ``mask``; ``NONE`` without such a row."""
         return self.greatest(np.arange(len(mask)), mask)
 
 
@@ -154,7 +154,7 @@ def first_of(rows: Numbers, *by: str) -> Numbers:
 
 
 def at_place(column: Ints, place: Ints) -> Ints:
-    """Return a column's values at these places, and NONE where the place is NONE."""
+    """Return a column's values at these indices; NONE where the index is NONE."""
     has_place = place != NONE
     values = np.full(len(place), NONE)
     values[has_place] = column[place[has_place]]
@@ -162,7 +162,7 @@ def at_place(column: Ints, place: Ints) -> Ints:
 
 
 def look_up(haystack: Ints, needles: Ints) -> Ints:
-    """Return the place of each needle in a haystack of distinct numbers; ``NONE`` if missing."""
+    """Return the index of each needle in a haystack of distinct numbers; ``NONE`` if missing."""
     if not len(haystack):
         return np.full(len(needles), NONE)
     order = np.argsort(haystack)
@@ -173,7 +173,7 @@ def look_up(haystack: Ints, needles: Ints) -> Ints:
 def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
     """Return, for each needle, the other columns of the row with this ``by``.
 
-    They are NONE without such a row. No two rows of the table have the same ``by``.
+    These columns are NONE without such a row. No two rows of the table have the same ``by``.
     """
     columns = numbers(table)
     place = look_up(columns.pop(by), needles)

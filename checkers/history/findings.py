@@ -60,21 +60,21 @@ STEP: Final = 0
 COPY: Final = 1
 END: Final = 2
 SUBJECT: Final = 3
-"""The role of a row in a finding. STEP: a step of the anomaly. COPY: a copy of a record, with
-its offset. END: a copy, too; the first and the last END of a finding, by offset and value, are
-also its steps. SUBJECT: a row that only names a record's producer; its ``nth`` is 1 if the
-record was acknowledged."""
+"""The values of ``part``: the role of a row in a finding. STEP: a step of the anomaly. COPY: a copy
+of a record, with its offset. END: also a copy. A finding's first and last END, by offset and value,
+are also steps of the anomaly. SUBJECT: a row that only names a record's producer; its ``nth`` is 1
+if the record was acknowledged."""
 
 OF_FIRST: Final = 0
 OF_LAST: Final = 1
 OF_COPY: Final = 2
 OF_NONE: Final = 3
-"""The record at fault in a finding. OF_FIRST: the record of the first step or subject, at
-``offset``. OF_LAST: the record of the last step, at that step's offset. OF_COPY: the record of
-the first copy, at the copy's offset. OF_NONE: no record."""
+"""The values of ``fault``: the record at fault in a finding. OF_FIRST: the record of the first step
+or subject, at ``offset``. OF_LAST: the record of the last step, at that step's offset. OF_COPY: the
+record of the first copy, at the copy's offset. OF_NONE: no record."""
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
-"""New names for the columns of ``FINDING`` that are also in ``WORDS``."""
+"""New names for those columns of ``FINDING`` whose names ``WORDS`` also has."""
 
 
 def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  # noqa: ANN401
@@ -84,7 +84,7 @@ def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  
 
 
 def reference(rows: Numbers, place: Ints) -> tuple[Ints, Ints]:
-    """Return ``client`` and ``at`` of the rows at these places, for the function ``steps``."""
+    """Return ``client`` and ``at`` of the rows at these indices, as ``steps`` needs them."""
     return at_place(rows["client"], place), at_place(rows["at"], place)
 
 
@@ -131,7 +131,7 @@ def mix(first: Ints, other: Ints) -> Ints:
 def rows_of_findings(rows: pa.Table) -> pa.Table:
     """Return the anomalies of these findings, as ``SCHEMA`` rows.
 
-    All rows with the same ``finding`` must be in one table.
+    All rows of one ``finding`` must be in one table.
 
     Args:
         rows: rows with the columns of ``FINDING`` (``FINDING_COLUMNS`` renames two) and of
@@ -163,7 +163,7 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
 
 
 def _steps(part: Ints, number: Ints) -> Bools:
-    """Return a mask of the steps: the STEP rows, and the first and last END of each finding."""
+    """Return a mask of an anomaly's steps: STEP rows, and each finding's first and last END."""
     step: Bools = part == STEP
     at = np.flatnonzero(part == END)
     group = Groups.of(number[at])
@@ -203,7 +203,7 @@ def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return the copies of records that clients read. They have no broker id."""
+    """Return the copies of records that clients read. Such copies have no broker id."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}

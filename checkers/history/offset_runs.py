@@ -45,8 +45,8 @@ number of rows about records, and ``op`` has the flags of the rows (``checkers.h
 WAITED and ACKNOWLEDGED: a range of time of ``checkers.history.send_waits``, from ``place`` to
 ``last_place``.
 
-A row that moved a reader, or that states a log's end, is copied. Its ``what`` has the bits of its
-``fact``, which are greater than these values."""
+A row that moved a reader, or that states a log's end, is copied. The copy's ``what`` has the bits
+of the row's ``fact``, which are greater than these values."""
 
 OFFSET_RUN: Final = schema(
     *("what", "client", "slot", "sent", "ok", "sure", "op", "at", "place"),

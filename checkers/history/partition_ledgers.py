@@ -15,8 +15,8 @@ from highwater.checkers.run_tables import Tables
 
 LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
 """The offset that the final read reached in a partition (``slot``). ``complete`` is true if the
-final read reached the partition's end. Records without a known partition have their own
-``slot``; it is complete if all partitions are complete."""
+final read reached the partition's end. All records without a known partition share one ``slot``,
+which is complete if all partitions are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

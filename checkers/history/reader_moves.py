@@ -28,17 +28,17 @@ from highwater.checkers.history.columns import (
 )
 
 MOVED: Final = schema("client", "slot", "op", "at", "fact", fact=pa.int32())
-"""A row of a history that changed a client's assignment or position."""
+"""A row of a history that changed which partitions a client reads, or from which offset."""
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
-    """Return the steps that no move excuses.
+    """Return clients' steps that no assignment, seek or rebalance excuses.
 
-    All rows with the same ``client`` must be in one table.
+    All rows of one ``client`` must be in one table.
 
     Args:
-        rows: steps (``checkers.history.steps.STEP``) and moves (``MOVED``). The ``delta`` of a move
-            is null.
+        rows: steps (``checkers.history.steps.STEP``) and moves (``MOVED``). In a move ``delta`` is
+            null.
     """
     steps = rows.filter(rows["delta"].is_valid())
     moves = numbers(rows.filter(rows["delta"].is_null()), MOVED.names)

@@ -1,7 +1,8 @@
 """Functions that summarise all rows of each record.
 
-Most records show no anomaly. They are only counted in the sums of their partition. A *doubtful*
-record may show an anomaly. All its rows are returned, so that the history is not read again.
+Most records show no anomaly. Such records are only counted in the sums of their partition. A
+*doubtful* record may show an anomaly. All its rows are returned, so that the history is not read
+again.
 """
 
 from typing import Final
@@ -41,8 +42,8 @@ SUMS: Final = ("known", *DOUBTS, *BOOKS)
 SLOT: Final = schema("slot", "bound", "reach", "complete", "rows", *SUMS, complete=pa.bool_())
 """The sums of a partition (``slot``). ``bound``: the greatest offset that readers reached.
 ``reach``: the greatest offset that the final read reached. ``complete``: the final read returned
-the partition's fence, its last record. ``rows``: the number of counted rows. The record counts
-do not include the fence."""
+the partition's fence, its last record. ``rows``: the number of counted rows. The sums do not count
+the fence as a record."""
 
 DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())])
 """A row of a doubtful record, with the facts of all rows of that record, and its doubts."""
@@ -68,7 +69,7 @@ def bits(*names: str) -> int:
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     """Return the rows of doubtful records, and the sums of partitions, as ``TALLY`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -89,7 +90,7 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
 def records(rows: pa.Table) -> pa.Table:
     """Return one row of ``RECORD`` for each record in rows of ``ROW``.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     return arrow(_summed(rows)[2], RECORD)
 

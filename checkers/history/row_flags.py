@@ -26,7 +26,7 @@ from highwater.harness.runs.history import (
 SENT_OK: Final = 1
 SENT_INFO: Final = 2
 SENT_FAIL: Final = 4
-"""Flags of a send: its outcome."""
+"""Flags of a row about a send: the outcome of the send."""
 
 READ_OK: Final = 8
 READ_OTHER: Final = 16
@@ -46,8 +46,8 @@ REBALANCED: Final = 1024
 EVERYWHERE: Final = 2048
 MOVES: Final = ASSIGNED | SEEK_FLAG | REBALANCED
 """Flags of a reader's moves: assignments and seeks. ``assign`` and ``subscribe`` have the same
-flag. EVERYWHERE: the move concerns all partitions of the reader. A move that failed has no flag,
-because it moved no reader."""
+flag. EVERYWHERE: the move concerns all partitions of the reader. A failed call has no flag, because
+it changed nothing for the reader."""
 
 ENDED: Final = 8192
 """The operation returned this offset as the end of the log."""
@@ -74,7 +74,8 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Rows that lack the offset of their record, or that do not prove that the record is in the log."""
+"""Flags of rows that lack their record's offset, or that do not prove that the record is in the
+log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,9 +35,9 @@ ROW: Final = schema(
 
 ``slot`` stands for a topic's partition in a run, ``client`` for a process in a run, ``key`` for a
 record (a slot and a value), and ``operation`` for a client and ``op``. A row without ``op`` is an
-operation of its own; its number is its ``at``. ``client`` and ``at`` together identify one row.
-``fact`` has bits of ``checkers.history.row_flags``. The other columns are copied from the history,
-with their nulls."""
+operation of its own; the operation's number is the row's ``at``. ``client`` and ``at`` together
+identify one row. ``fact`` has bits of ``checkers.history.row_flags``. The other columns are copied
+from the history, with their nulls."""
 
 REFERENCE: Final = ("client", "at")
 """The columns that identify one row of any history."""
@@ -51,7 +51,7 @@ WORDS: Final = schema(
     *("complete_ns", "offset", "value", "acks"),
     **_WORDS,
 )
-"""The columns that a history's row and an anomaly have in common."""
+"""The columns that rows of a history and rows of anomalies have in common."""
 
 NAMES: Final = schema("slot", "history", "run", "topic", "partition", **_WORDS)
 """The number of a partition in a run (``slot``), with the names of its run, topic and partition."""
@@ -65,7 +65,7 @@ def slot() -> Column:
 
 
 def named(partitions: DataFrame) -> DataFrame:
-    """Return partitions as rows of ``NAMES``. They have the columns ``OF_SLOT``."""
+    """Return partitions as rows of ``NAMES``. The input has the columns ``OF_SLOT``."""
     columns = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
     return columns.select(*NAMES.names)
 

@@ -28,7 +28,8 @@ SPAN: Final = schema("slot", "since", "until")
 def waits(rows: Numbers) -> pa.Table:
     """Return the ranges of time in which a send to a partition waited, from rows of ``ROW``.
 
-    If a send got no response, its end is not known. It counts only at the time of its begin.
+    If a send got no response, its end is not known. Such a send counts only at the time of its
+    begin.
     """
     rows = choose(rows, any_of(rows["fact"], flags.SENT) & ~any_of(rows["fact"], flags.ADRIFT))
     since, until = rows["invoke_ns"], rows["complete_ns"]
@@ -36,7 +37,7 @@ def waits(rows: Numbers) -> pa.Table:
 
 
 def acknowledged(rows: Numbers) -> pa.Table:
-    """Return the ranges of time with acknowledgements, without a long pause inside a range.
+    """Return ranges of time in which acknowledgements came without a long pause.
 
     A pause of more than ``SHORT_NS`` between two acknowledgements separates two ranges.
     """
@@ -46,9 +47,10 @@ def acknowledged(rows: Numbers) -> pa.Table:
 
 
 def merged(slot: Ints, since: Ints, until: Ints, within: int = 0) -> pa.Table:
-    """Join ranges of a partition if the next range begins at most ``within`` after the last.
+    """Join two ranges of time if the second begins at most ``within`` after the end of the first.
 
-    The result is in order, as rows of ``SPAN``. Results for parts of the rows may be merged again.
+    The result is in order, as rows of ``SPAN``. The function can also merge its own results for
+    parts of the rows.
     """
     rows = sort({"slot": slot, "since": since, "until": until}, "slot", "since")
     slot, since, until = rows["slot"], rows["since"], rows["until"]

@@ -49,8 +49,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 SKIPPED_MAX: Final = 16
-"""The greatest number of skipped offsets that a step lists. ``delta`` counts all skipped
-offsets."""
+"""The greatest number of skipped offsets that a step lists in ``left_out``."""
 
 STEP: Final = schema(
     *("client", "slot", "sent", "inner", "sought", "overlaps", "from_op", "from_at", "from_place"),
@@ -62,19 +61,20 @@ STEP: Final = schema(
 
 ``delta`` is the step's length in known offsets. A ``delta`` of 2 or more means that offsets were
 skipped; 0 or less means that the client went back. ``left_out`` lists the first skipped offsets. A
-``sought`` step begins at the offset of a seek, and shows only which records the reader did not
-return. A step between overlapping offset runs has ``overlaps``; such a step is not reliable."""
+``sought`` step begins at the offset of a seek. Such a step shows only which records the reader did
+not return. ``overlaps`` is true for a step between overlapping offset runs; such a step is not
+reliable."""
 
 _SEQUENCE: Final = ("client", "slot", "sent")
-"""The columns that identify a sequence: all sends of one client to a partition, or all its reads
-in the partition."""
+"""The columns that identify a sequence of rows: one client's sends to a partition, or its reads of
+the partition."""
 
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
 @derived
 def wrong_steps(view: ClientHistory) -> Rows:
-    """Return every wrong step that no move excuses, as ``STEP`` rows."""
+    """Return the wrong steps that no assignment, seek or rebalance excuses, as ``STEP`` rows."""
     offset_runs = known_runs(view)
     if view.suspects["stray"]:
         stray = view.doubtful.where(flags.STRAY, "facts")
@@ -107,7 +107,7 @@ def _late(rows: pa.Table) -> pa.Table:
 def strays(rows: pa.Table) -> pa.Table:
     """Return rows without a reliable offset whose record has an offset in other rows.
 
-    The function makes ``OFFSET_RUN`` from ``DOUBTFUL``. All rows with the same ``key`` must be in
+    The function makes ``OFFSET_RUN`` from ``DOUBTFUL``. All rows of one ``key`` must be in
     one table.
     """
     columns, record = grouped(numbers(rows, (*_SINGLE, "key", "facts")), "key", then=("at",))
@@ -132,7 +132,7 @@ def alone(rows: pa.Table) -> pa.Table:
 def steps(rows: pa.Table) -> pa.Table:
     """Return wrong steps, and steps between overlapping offset runs.
 
-    The rows are ``OFFSET_RUN`` rows. All rows with the same ``slot`` must be in one table. If a
+    The rows are ``OFFSET_RUN`` rows. All rows of one ``slot`` must be in one table. If a
     sequence has ROW_ALONE rows, its other offset runs are ignored.
     """
     offset_runs = numbers(rows)

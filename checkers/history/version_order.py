@@ -8,7 +8,7 @@ from highwater.checkers.history.columns import Bools, Ints, so_far
 class Order:
     """The version order of some logs.
 
-    All known offsets are numbered from 0, log by log. This number is an offset's index.
+    All known offsets are numbered from 0, log by log. The number of an offset is its index.
 
     Args:
         slot: the partition of each range of known offsets. Ranges may overlap, and be in any order.
@@ -41,7 +41,7 @@ class Order:
         return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return each step's length, and the index of the first offset that it skips.
+        """Return each step's length, and the index of the first offset that the step skips.
 
         Returns:
             The length of each step in known offsets (1: to the next known offset; 0 or less: not

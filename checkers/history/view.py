@@ -75,7 +75,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row with its names. Spark sends the rows to this process only if they are few."""
+        """Every row with its names. Only a few rows are sent from Spark to this process."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
@@ -244,7 +244,7 @@ class ClientHistory:
 
     @cached_property
     def placed_late(self) -> Rows:
-        """The rows of ``placed`` that are included only because other rows prove the send."""
+        """The rows of ``placed`` whose send only other rows prove."""
         if not self.late:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
@@ -280,7 +280,7 @@ def client_view(tables: Tables) -> ClientHistory:
 def _proven(rows: pa.Table) -> pa.Table:
     """Return rows of ``DOUBTFUL`` with the flag ``PROVEN`` added to sends.
 
-    All rows with the same ``operation`` must be in one table.
+    All rows of one ``operation`` must be in one table.
     """
     fact, operation = (rows[name].to_numpy() for name in ("fact", "operation"))
     proven = np.isin(operation, operation[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
@@ -289,9 +289,9 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _landed(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` whose send other rows prove.
+    """Return the rows of ``DOUBTFUL`` about sends that other rows prove.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows), "key")
     fact, operation = columns["fact"], columns["operation"]
@@ -304,9 +304,9 @@ def _landed(rows: pa.Table) -> pa.Table:
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
-    """Return the records of ``ClientHistory.adrift``.
+    """Return the records that were sent to an unknown partition (``ClientHistory.adrift``).
 
-    All rows with the same ``word`` must be in one table.
+    All rows of one ``word`` must be in one table.
     """
     columns, word = grouped(numbers(rows), "word")
     seen = any_of(columns["fact"], flags.SEEN_OK)

@@ -23,7 +23,7 @@ from highwater.checkers.inspection.replica_extents import ORDINARY, TORN
 from highwater.checkers.spark.engine import Engine
 
 EVERYTHING: Final = (1 << 63) - 1
-"""An offset greater than every offset in a log."""
+"""A number that is greater than every offset in a log."""
 
 _BUCKET_BITS: Final = 8
 _NONE: Final = -1  # a record that was converted to an older format has this epoch
@@ -218,7 +218,7 @@ def _inside() -> Column:
 def _damaged(logs: ReplicaLogs) -> DataFrame:
     """Return the offsets of each damaged range.
 
-    A range with an unknown end ends with its segment.
+    A range whose end is unknown lasts to the end of its segment.
     """
     limits = [
         {"replica": replica, "segment": base, "limit": following - 1}
@@ -239,7 +239,7 @@ def _claimed(logs: ReplicaLogs) -> DataFrame:
 
 
 def _claims(rows: DataFrame, ends: Column) -> DataFrame:
-    """Return the rows as ranges for ``_inside``: columns ``broken``, ``begins`` and ``ends``."""
+    """Return rows as ranges of offsets, in the columns that ``_inside`` needs."""
     return rows.select(
         F.col("replica").alias("broken"), F.col("base_offset").alias("begins"), ends.alias("ends")
     )

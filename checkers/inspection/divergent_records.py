@@ -12,10 +12,10 @@ from highwater.checkers.inspection.report_types import Copy, DivergentOffset
 from highwater.checkers.kafka_files.reader import read_segment
 
 OFFSETS_MAX: Final = 10
-"""The greatest number of a partition's divergent offsets whose records are shown."""
+"""The greatest number of divergent offsets of a partition for which a report shows the records."""
 
 PARTITIONS_MAX: Final = 50
-"""The greatest number of partitions whose divergent records are shown."""
+"""The greatest number of partitions for which a report shows divergent records."""
 
 _TEXT_MAX: Final = 120
 

@@ -123,7 +123,7 @@ def _inspect(
 
 
 def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
-    """Return each replica's part: a number that only the replicas of its partition have."""
+    """Return a number for each replica; the replicas of one partition share a number."""
     part_of = {}
     alone = itertools.count(len(partition_groups))
     for part, group in enumerate(partition_groups):
@@ -134,7 +134,7 @@ def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
 
 
 def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Facts]]:
-    """Return the replicas of each part, and set ``gaps_till`` of each replica."""
+    """Return the replicas by number of their partition, and set ``gaps_till`` of each replica."""
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])
@@ -152,7 +152,7 @@ def _compare(
     *,
     related: bool,
 ) -> tuple[LogTables, dict[int, Comparison]]:
-    """Compare the replicas of every group. Replicas of unrelated logs get new groups."""
+    """Compare the replicas of every partition. Unrelated logs become separate groups."""
     parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
     strangers = {}

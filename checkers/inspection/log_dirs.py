@@ -18,7 +18,7 @@ from highwater.harness.base.files import read_regular
 from highwater.harness.runs.store import MORE_LOG_DIRS
 
 DEPTH_MAX: Final = 4
-"""The search for log directories reads this many directory levels below a given directory."""
+"""The number of directory levels below a given directory in which log directories are searched."""
 
 _FILES: Final = re.compile(r"meta\.properties|(?!leader-epoch-).+-checkpoint|\.kafka_cleanshutdown")
 _PROPERTY: Final = re.compile(r"^\s*([\w.]+)\s*=\s*(\S+)\s*$", re.MULTILINE)
@@ -36,13 +36,14 @@ class LogDir:
     """One of a broker's log directories.
 
     Attributes:
-        broker: the broker's id, from meta.properties, or else from the folder's name or position.
+        broker: the broker's id, from meta.properties, or else from the folder's name, or else its
+            index in the list.
         name: the directory's name for messages, as on the command line.
         only: the names of the replicas' directories that the user gave; empty for all.
         without: checkpoint files that the inspection must ignore.
         cluster_id, directory_id: ids from meta.properties (KIP-858); None if missing there.
-        placed: whether ``broker`` is only the directory's position, because no file or name has the
-            broker's id.
+        placed: whether ``broker`` is only the directory's index in the list, because no file or
+            name has the broker's id.
     """
 
     path: Path
@@ -180,9 +181,9 @@ def _is_replica(folder: Path) -> bool:
 def _brokers(
     places: Sequence[_Place], properties: Sequence[Mapping[str, str]]
 ) -> list[tuple[int, bool]]:
-    """Return a broker id for each log directory, and whether it is only the directory's position.
+    """Return a broker id for each log directory; true if the id is only the directory's index.
 
-    Two log directories have the same id only if both have it in meta.properties.
+    Two log directories get the same id only if meta.properties of both has this id.
     """
     identities = [_identity(named) for named in properties]
     named = [_named(place) for place in places]
@@ -207,7 +208,7 @@ def _brokers(
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Return the content of ``meta.properties``, which Kafka writes since 0.8.2, or nothing."""
+    """Return the content of ``meta.properties``, which Kafka writes since 0.8.2; else nothing."""
     try:
         text = read_regular(path / "meta.properties").decode("utf-8", "replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The segments of many replicas, as one narrow table and a few small tables made from it.
+"""The records of many replicas, as one table with few columns, and small tables made from it.
 
 The value of a record is read once, and replaced by a hash. Replicas (``ReplicaFolder.number``) and
 partitions have numbers instead of names. A checker's first query is an aggregation that excludes
@@ -38,7 +38,7 @@ COLUMNS: Final = (
 )
 
 DAMAGE_MAX: Final = 20
-"""A report lists at most this many damaged ranges of a replica one by one."""
+"""The greatest number of damaged ranges of a replica that a report lists one by one."""
 
 Row = dict[str, Any]
 
@@ -49,7 +49,7 @@ class LogTables:
     Args:
         engine: the engine of the Spark session.
         replicas: the replicas whose segments are read.
-        part_of: the number of each replica's part. Replicas in the same part are compared with each
+        part_of: a number for each replica. Replicas with the same number are compared with each
             other.
     """
 
@@ -76,7 +76,7 @@ class LogTables:
         return self.engine.keep(self._with_parts(narrow))
 
     def regrouped(self, part_of: Mapping[int, int]) -> "LogTables":
-        """Return the same records after replicas were assigned to other parts."""
+        """Return the same records for another assignment of replicas to partitions."""
         tables = LogTables(self.engine, self.replicas, part_of)
         tables.records = tables._with_parts(self.records.drop("part"))
         return tables

@@ -1,4 +1,4 @@
-"""The differences between a partition's replicas: their number, and the first of them."""
+"""The number of differences between a partition's replicas, and the first differences."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from highwater.checkers.inspection.log_tables import LogTables, Row
 from highwater.checkers.inspection.replica_findings import Facts
 
 LISTED_MAX: Final = 10_000
-"""A report lists at most this many divergent offsets of a partition, and counts all."""
+"""The greatest number of divergent offsets of a partition that a report lists."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ def joined(parts: Sequence[Comparison]) -> Comparison:
 
 
 def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> dict[int, Comparison]:
-    """Compare the replicas of every part; return only the parts with differences."""
+    """Compare the replicas of every partition; return only partitions with differences."""
     replicas = {
         side.replica.number: (part, side)
         for part, sides in parts.items()
@@ -126,7 +126,7 @@ def gaps_till(sides: Sequence[Facts]) -> int:
 
 
 def _holes(lacking: DataFrame) -> list[Row]:
-    """Return how many records each replica lacks in and between segments, and the first one."""
+    """Return, by replica, the number of lacking records in and between segments, and the first."""
     counted = lacking.groupBy("part", "replica", "between").agg(
         F.count("*").alias("count"),
         F.min("offset").alias("first"),
@@ -175,6 +175,6 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Return offsets with equal records, but another epoch on a replica with doubtful epochs."""
+    """Return offsets with equal records at which only a replica's doubtful epoch differs."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     return _counted(odd.select("part", "offset", F.explode("untold").alias("replica")))

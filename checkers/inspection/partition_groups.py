@@ -13,7 +13,7 @@ from highwater.checkers.inspection.report_types import LogFinding
 from highwater.harness.base.wording import count as counted
 
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The id of ``__cluster_metadata`` (Uuid.METADATA_TOPIC_ID). It is the same in every cluster, so it
+"""The id of ``__cluster_metadata`` (Uuid.METADATA_TOPIC_ID). Every cluster has this id, so the id
 does not prove that two logs belong together."""
 
 _NAMED_MAX: Final = 3
@@ -40,7 +40,7 @@ class PartitionGroup:
 
 
 def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
-    """Group the replicas by partition; each replica is in one group.
+    """Group the replicas by partition. Each replica is in exactly one group.
 
     Replicas with the same topic name but another topic id belong to another topic (KIP-516). A
     replica without an id belongs to the topic with its name, if only one topic has this name.
@@ -76,7 +76,7 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
 def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
     """Return the topic ids of each topic name. The id of most replicas comes first.
 
-    The first entry is None if the two most frequent ids have equally many replicas. Then neither
+    If the two most frequent ids have equally many replicas, the first entry is None, and neither
     topic is a stray.
     """
     counts: dict[str, Counter[str]] = {}
@@ -93,7 +93,7 @@ def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
 
 
 def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
-    """Return the replicas whose broker has another folder for the same partition."""
+    """Return the replicas of which the broker has another folder for the same partition."""
     by_broker: dict[int, list[int]] = {}
     for replica in members:
         by_broker.setdefault(replica.broker, []).append(replica.number)
@@ -151,7 +151,7 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return a sentence that states whether directories are copies of one log directory."""
+    """Return a sentence: the directories are, or are not, copies of one log directory."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""

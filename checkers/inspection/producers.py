@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.inspection.log_tables import LogTables, Row
 
 LISTED_MAX: Final = 20
-"""A report lists at most this many transactions of a replica for each ending, such as open or
-aborted."""
+"""The greatest number of transactions of a replica that a report lists for each outcome, such as
+open or aborted."""
 
 _SEQUENCES: Final = 1 << 31
 
@@ -48,7 +48,7 @@ def repeated(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def transactions(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return the number of each replica's transactions by ending, and the first ones.
+    """Return the number of each replica's transactions by outcome, and the first transactions.
 
     A transaction consists of a producer's transactional records up to its next marker. Their epochs
     may differ, because a coordinator that fences a producer writes the abort marker with a later
@@ -82,7 +82,7 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def _listed(rows: DataFrame) -> DataFrame:
-    """Return a row for each replica and ending, with the first few transactions."""
+    """Return a row for each replica and outcome, with the first few transactions."""
     place = F.coalesce("first", "marker")
     window = Window.partitionBy("replica", "ending")
     unfinished = F.when(

@@ -27,7 +27,7 @@ SOURCE: Final = (
 TORN: Final = "torn"
 UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
-"""The kinds of damage that are no fault: a log's torn end after a kill, preallocated zeros, and
+"""The kinds of damage that are normal: a log's torn end after a kill, preallocated zeros, and
 batches without records after compaction."""
 
 
@@ -37,12 +37,12 @@ class Span:
 
     Attributes:
         epoch: the leader epoch; None for records without an epoch, and for damaged ranges.
-        first: the offset of the first such record; None if there are only damaged ranges.
+        first: the offset of the first such record; None if the span has only damaged ranges.
         last: the offset of the last such record.
         segment: the base offset of the last segment that holds such records or ranges.
         damaged: whether any range is not a valid batch, apart from ``ORDINARY`` damage.
         unread: whether the operating system failed to read some range.
-        marked: whether there is any damaged range, even with ``ORDINARY`` damage.
+        marked: whether any range is damaged, even with ``ORDINARY`` damage.
         numbered: whether any record has a sequence number from its producer.
     """
 

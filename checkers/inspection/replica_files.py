@@ -1,4 +1,4 @@
-"""Read the file names and checkpoint files of log directories: one ``ReplicaFolder`` per log."""
+"""Read the file names and checkpoint files of log directories: a ``ReplicaFolder`` per replica."""
 
 import os
 import re
@@ -39,7 +39,8 @@ _CHECKPOINTS: Final = {
     "log_start": LOG_START,
     "cleaned": CLEANED,
 }
-"""The fields of a ``ReplicaFolder`` that come from checkpoint files, with the name of each file."""
+"""The fields of a ``ReplicaFolder`` whose values are in checkpoint files, with the name of each
+file."""
 
 _TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -56,9 +57,9 @@ class ReplicaFolder:
     """One replica's directory, without the content of its segments.
 
     Attributes:
-        number: the replica's number among all inspected replicas. It is in the column ``broker`` of
-            kafka-log's rows. hw, recovery_point, log_start, cleaned: offsets from the checkpoint
-            files; None if missing.
+        number: the replica's number among all inspected replicas. The column ``broker`` of
+            kafka-log's rows has this number. hw, recovery_point, log_start, cleaned: offsets from
+            the checkpoint files; None if missing.
         cleaner_told: whether the directories have the broker's checkpoint of the log cleaner.
         epochs: the content of leader-epoch-checkpoint; None if the file is missing.
         topic_id: the id in partition.metadata (KIP-516); None if the file is missing.
@@ -135,7 +136,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
 
 
 def set_aside(log_dirs: Iterable[LogDir]) -> list[str]:
-    """Return the directories of replicas that were stray, or being deleted or moved."""
+    """Return replicas' directories that brokers marked as stray, or were deleting or moving."""
     return [
         f"{log_dir.name}/{name}"
         for log_dir in log_dirs
@@ -168,7 +169,7 @@ def _tiered(log_dir: LogDir) -> bool:
 
 
 def _gone(log_dir: LogDir, checkpoints: dict[str, Offsets | None]) -> Iterator[str]:
-    """Yield replicas that a broker's checkpoint names, but that have no directory here."""
+    """Yield replicas that a broker's checkpoint names, but whose directory is missing."""
     if log_dir.only:
         return
     names = _names(log_dir)
@@ -300,7 +301,7 @@ def _without_folder(path: Path, error: OSError) -> LogFinding:
 
 
 def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
-    """Yield findings from file names: leftovers of a compaction, and files that a copy lacks."""
+    """Yield findings from file names: leftovers of compaction, and files that the copy lacks."""
     for name in sorted(names):
         if name.endswith(_LEFT_OVER):
             says = (

@@ -23,8 +23,8 @@ HANGING_MS: Final = 15 * 60 * 1000
 """The default of transaction.max.timeout.ms: no transaction stays open for longer (KIP-664)."""
 
 LATE_START: Final = "late-start"
-"""The kind of the finding that a log's first segments are missing. The cause is retention or an
-incomplete copy."""
+"""The kind of a finding about a log whose first segments are missing. Retention removed them, or
+the copy is incomplete."""
 
 _NAMED_MAX: Final = 5
 
@@ -63,7 +63,7 @@ class Facts:
 
     @property
     def leo(self) -> int:
-        """The log end offset: the last valid batch's end, or the last segment's base if greater."""
+        """The log end offset: the last valid batch's end, or a greater base of the last segment."""
         ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
         return max(
             [*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0
@@ -75,7 +75,7 @@ class Facts:
         return self.replica.segments[-1].base_offset if self.replica.segments else 0
 
     def covered(self, segment: int) -> int:
-        """Return the greatest offset in a segment's valid batches, else ``segment - 1``."""
+        """Return the greatest offset in a segment's valid batches; ``segment - 1`` without one."""
         ends = (span["covered"] for span in self.spans if span["segment"] == segment)
         return max((end for end in ends if end is not None), default=segment - 1)
 
@@ -95,7 +95,7 @@ class Facts:
 
     @property
     def overlaps(self) -> list[tuple[int, int, int]]:
-        """Segments that overlap the next segment: base and last offset, the next base offset."""
+        """Segments that overlap the next: base offset, last offset, and the next base offset."""
         return [
             (base, last, following)
             for (base, _, last), (_, following, _) in pairwise(
@@ -106,7 +106,7 @@ class Facts:
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:
-        """Segments that end before the next segment begins: base, first and last missing offset.
+        """Each segment with missing offsets after it: its base, the first and the last such offset.
 
         Zeros, a torn batch and unreadable bytes have the same effect as a missing file.
         """
@@ -361,10 +361,12 @@ def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
 
 
 def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
-    """Yield checkpointed offsets above the log's end; errors if no replica reaches them.
+    """Yield findings about checkpointed offsets above the log's end.
 
-    Either the broker's log has lost its end, or the copy has: the copy lacks a segment, or the log
-    was copied before the checkpoint files.
+    A finding is an error if no replica reaches the offset.
+
+    Either the broker's log has lost its end, or the copy is incomplete: it lacks a segment, or the
+    log was copied before the checkpoint files.
     """
     broken = _broken(facts)
     for finding, value in [*_beyond(facts), *_snapshot_beyond(facts)]:
@@ -424,7 +426,7 @@ def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _broken(facts: Facts) -> bool:
-    """Return whether damage to the log explains why the log ends early."""
+    """Return whether damage explains why the log ends before a checkpointed offset."""
     return any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage) or any(
         finding.kind == "unreadable" for finding in facts.replica.findings
     )

@@ -27,10 +27,11 @@ UNTOLD: Final = frozenset(
         *("torn-segment", "overlap"),
     }
 )
-"""The kinds of errors that make a log's content unknown, but are no fault of the replica."""
+"""The kinds of errors that make a log's content unknown. They do not show that the replica is
+wrong."""
 
 INCOMPLETE: Final = UNTOLD - {"unreadable", "zeros", "same-replica", "another-log", "topic-id"}
-"""The kinds of errors that an incomplete copy explains."""
+"""The kinds of findings that an incomplete copy of a log directory explains."""
 
 Severity = Literal["error", "warning", "note"]
 """The severity of a finding. error: Kafka never writes this. warning: Kafka should not leave a log
@@ -117,8 +118,8 @@ class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One offset at which replicas differ, and each replica's record at that offset.
 
     Attributes:
-        below_hw: whether the offset is below the HW of each of these replicas. Then replication
-            will not repair the difference.
+        below_hw: whether the offset is below the HW of each of these replicas. Replication does not
+            repair a difference below the HWs.
     """
 
     offset: int

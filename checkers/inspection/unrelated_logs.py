@@ -1,4 +1,4 @@
-"""Find logs that have the same name but no record in common. They may belong to two topics.
+"""Find logs that have the same name but no record in common, perhaps of two topics.
 
 Releases before 2.8 write no topic id, and ``__cluster_metadata`` has the same id in every cluster.
 Two replicas of one log begin with the same records, unless retention removed all shared records. So
@@ -25,7 +25,7 @@ from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
 def unrelated(
     evidence: LogTables, parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Return, by partition, sets of replicas without a common record, and a finding.
+    """Return sets of replicas without a common record, and a finding, by partition.
 
     The search covers only partitions with divergent offsets, and only pairs of replicas that no
     topic id proves to belong to one topic.
@@ -84,7 +84,7 @@ def _of_one_topic(first: Facts, second: Facts) -> bool:
 
 
 def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
-    """Return the pairs of replicas that differ at every shared offset, with the first one.
+    """Return the pairs of replicas that differ at every shared offset, with the first offset.
 
     Records that differ only in their timestamps were written separately, so they are different. A
     record whose format has no timestamp may equal a record with any timestamp.
@@ -123,7 +123,7 @@ def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
 
 
 def _sets(sides: Sequence[Facts], strangers: Sequence[Row]) -> list[list[Facts]]:
-    """Return sets of replicas such that replicas of different sets share no record."""
+    """Return sets of replicas. Replicas of different sets have no record in common."""
     apart = {(row["one"], row["other"]) for row in strangers}
     sets: list[list[Facts]] = []
     for side in sides:
@@ -176,7 +176,7 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
 
 
 def _epoch_and_time(first: Row, side: str) -> str:
-    """Return text with the leader epoch and the time of a record, if its format has them."""
+    """Return a record's leader epoch and time as text, if the record's format has them."""
     words = []
     if (epoch := first[f"{side}_leader_epoch"]) is not None:
         words.append(f"in epoch {epoch}")

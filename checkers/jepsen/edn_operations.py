@@ -90,7 +90,7 @@ def function_of(text: Bytes, at: int, end: int) -> int:
 
 @rule
 def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) -> None:
-    """Store one entry of an operation's map in the row ``op``."""
+    """Store one entry (a name and a value) of an operation's map in the row ``op``."""
     token = word(text, name, name_end)
     if token == _TYPE:
         op[TYPE] = type_of(text, at, end)
@@ -112,7 +112,7 @@ def field(text: Bytes, name: int, name_end: int, at: int, end: int, op: Rows) ->
 
 @rule
 def operation(text: Bytes, at: int, op: Rows) -> int:
-    """Read the map of an operation into the row ``op``; return the map's end, or CUT."""
+    """Read an operation's map into the row ``op``. Return the end; CUT for an incomplete map."""
     clear(op)
     op[START] = at
     at = untagged(text, at)
@@ -141,6 +141,6 @@ def operation(text: Bytes, at: int, op: Rows) -> int:
 
 @rule
 def clear(row: Rows) -> None:
-    """Set all columns to NONE. There is no slice, because Numba compiles slices very slowly."""
+    """Set all columns to NONE. The loop is faster to compile than a slice (Numba)."""
     for column in range(len(row)):
         row[column] = NONE

@@ -49,7 +49,7 @@ from highwater.checkers.jepsen.edn_tokens import (
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
 Rest: TypeAlias = tuple[Rows, int]
-"""The rows of micro-operations, and the number of rows in use."""
+"""An array of rows, one for each micro-operation, and the number of rows in use."""
 
 _VECTOR, _MAP, _N = b"[{n"
 _KEYS = word(b":keys", 0, 5)
@@ -79,10 +79,7 @@ def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
 
 @rule
 def within(text: Bytes, at: int) -> int:
-    """Return the position of the next form inside a micro-operation.
-
-    Raise an error without a form.
-    """
+    """Return the position of the next value inside a micro-operation; raise if there is none."""
     at = blank(text, at)
     if closes(text[at]):
         raise MalformedError(at, NO_MICRO_OP)
@@ -91,7 +88,7 @@ def within(text: Bytes, at: int) -> int:
 
 @rule
 def is_nil(text: Bytes, at: int, end: int) -> bool:
-    """Return whether the form at this position is ``nil``."""
+    """Return whether the EDN value at this position is ``nil``."""
     return text[at] == _N and word(text, at, end) == _NIL
 
 
@@ -143,7 +140,7 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
     """Add a row for each record in ``{key [[offset value] …] …}``.
 
-    Count polls without their records.
+    If records are missing, count the poll.
     """
     untold = text[at] != _MAP
     at = blank(text, at + 1)
@@ -169,7 +166,7 @@ def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int
 
 @rule
 def put_sent(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Add a row for the record of a ``:send`` whose key begins at ``at``, if it has a record."""
+    """Add a row for the record of a ``:send``, if there is one. The send's key begins at ``at``."""
     rows = put(rows, used, op, SEND)
     put_record(text, put_key(text, at, rows[used]), rows[used])
     if rows[used, RECORD_AT] == NONE:
@@ -238,7 +235,7 @@ def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple
 
 @rule
 def put_end(text: Bytes, at: int, row: Rows) -> None:
-    """Store the ``:offset`` of the map at ``at`` in the row, if the map has it."""
+    """Store the ``:offset`` of the map at ``at`` in the row, if the map has an offset."""
     if text[at] != _MAP:
         return
     at = blank(text, at + 1)

@@ -1,9 +1,9 @@
 """Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
-A history may contain ``[:send 3 [17 641]]`` a million times. An object for each form would take
-minutes, as in Python's EDN library. So a form here is only a pair of positions: its first byte and
-the byte after it. Metadata (``^``) and discarded forms (``#_``) are errors, because Jepsen never
-writes them.
+A history may contain ``[:send 3 [17 641]]`` a million times. A *form* is an EDN value. An object
+for each form would take minutes, as in Python's EDN library. So a form here is only a pair of
+positions: its first byte and the byte after it. Metadata (``^``) and discarded forms (``#_``) are
+errors, because Jepsen never writes them.
 """
 
 from typing import Any, Final, TypeAlias
@@ -12,10 +12,10 @@ import numpy as np
 from numba.extending import register_jitable as rule
 
 Bytes: TypeAlias = Any
-"""The text: ``bytes`` in plain Python, an array of uint8 in compiled code."""
+"""The text of a history: ``bytes`` in plain Python, an array of uint8 in compiled code."""
 
 CUT: Final = -1
-"""The end of a form that is incomplete in the file."""
+"""The number that is returned as the end of an EDN value, if the file ends inside this value."""
 
 NONE: Final = -(2**63)
 """The value that stands for a missing number."""
@@ -51,7 +51,8 @@ def _classes() -> Any:  # noqa: ANN401
 
 
 _CLASS: Final = _classes()
-"""The class of each byte. An atom consists of bytes of the class ``_WITHIN``."""
+"""A table with the class of each byte. An atom (a value without parts) has only bytes of the class
+``_WITHIN``."""
 
 
 _ASIDE: Final = 2**40
@@ -66,8 +67,8 @@ def _depths() -> Any:  # noqa: ANN401
 
 
 _DEPTH: Final = _depths()
-"""The change of the nesting depth by each byte; ``_ASIDE`` for a byte that may begin a string, a
-character or a comment."""
+"""A table with each byte's change of the nesting depth. ``_ASIDE`` marks a byte that may begin a
+string, a character or a comment."""
 
 
 class MalformedError(Exception):
@@ -122,7 +123,7 @@ def atom_end(text: Bytes, at: int) -> int:
 
 @rule
 def untagged(text: Bytes, at: int) -> int:
-    """Return the position of a form after its tag (``#jepsen.history.Op``), or of a set's ``{``."""
+    """Return the position after a value's tag (``#jepsen.history.Op``), or of a set's ``{``."""
     while at < len(text) and text[at] == _HASH:
         behind = text[at + 1] if at + 1 < len(text) else 0
         if behind == _UNDERSCORE:
@@ -152,7 +153,7 @@ def _collection_end(text: Bytes, at: int) -> int:
 
 @rule
 def form_end(text: Bytes, at: int) -> int:
-    """Return the end of the form that begins at ``at``, or CUT."""
+    """Return the end of the EDN value that begins at ``at``; CUT if the value is incomplete."""
     at = untagged(text, blank(text, at))
     if at >= len(text):
         return CUT
@@ -167,8 +168,8 @@ def form_end(text: Bytes, at: int) -> int:
 def word(text: Bytes, at: int, end: int) -> int:
     """Return a number for the keyword at ``at``, from its length and its first seven letters.
 
-    The keywords of ``jepsen.tests.kafka`` have numbers that no other word in Jepsen's histories
-    has.
+    A keyword of ``jepsen.tests.kafka`` never has the same number as another word in Jepsen's
+    histories.
     """
     code = 0
     for place in range(at + 1, min(end, at + 8)):

@@ -1,10 +1,10 @@
 """Final coverage: whether the final readers reached the greatest offset that any client knew.
 
 At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), each of Jepsen's clients seeks the
-beginning of every key. Then it polls until it has read up to the last written offset. If no client
-reaches that offset, there are three possible causes: the partition's disk was lost, its records
-expired, or its leader did not respond. Empty polls look the same in each case. Jepsen's checker
-judges such a history as valid.
+beginning of every key. Then this client polls until it has read up to the last written offset. If
+no client reaches that offset, there are three possible causes: the partition's disk was lost, its
+records expired, or its leader did not respond. Empty polls look the same in each case. Jepsen's
+checker judges such a history as valid.
 """
 
 from typing import Final
@@ -40,7 +40,7 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
 def _short(offset_runs: pa.Table) -> pa.Table:
     """Return partitions of ``OFFSET_RUN`` rows whose greatest offset no final reader reached.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
     """
     columns = numbers(offset_runs)
     what, at, last_at = columns["what"], columns["at"], columns["last_at"]

@@ -205,7 +205,7 @@ class History:
     def _filled(
         self, ops: Numbers, rows: Numbers, invoked: Numbers, untold: Untold
     ) -> OperationBatch:
-        """Return the completed operations. Each has all records of its request.
+        """Return the completed operations. Each operation has all records of its request.
 
         Args:
             ops: the operations of a batch, including invocations.

@@ -20,7 +20,7 @@ _ROLES: Final = {
     "unseen": ("writer",),
     "vanished": ("writer", "reader", "max-read"),
 }
-"""The role of each operation in ``witnesses``, in order, by kind of anomaly."""
+"""For each kind of anomaly: the roles of the operations in ``witnesses``, in order."""
 
 Row = dict[str, Any]
 
@@ -28,8 +28,8 @@ Row = dict[str, Any]
 def entry(row: Row, history: History) -> Row:
     """Return an anomaly as ``highwater check --jepsen --json`` prints it.
 
-    The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has the fields
-    that Jepsen reports for the kind, if they are known: ``offset``, ``offsets``, ``values``,
+    The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has those fields
+    that Jepsen reports for the kind and that are known: ``offset``, ``offsets``, ``values``,
     ``count``, ``delta``, ``skipped``, ``steps``.
 
     Args:

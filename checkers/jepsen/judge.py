@@ -263,7 +263,7 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
 
 
 def _foremost(table: pa.Table) -> pa.Table:
-    """Return the anomalies of each kind that are shown first, in Jepsen's order."""
+    """Return the first anomalies of each kind for the report, in Jepsen's order."""
     order = table.select(["kind", *_ORDER[:-1]])
     order = order.append_column("far", pc.abs(table["delta"]))
     order = order.append_column("steps", pc.list_value_length(table["steps"]))

@@ -106,9 +106,9 @@ class Pairs:
 
 
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
-    """Return ``rows`` with every send of the operations' requests, even without a result.
+    """Return ``rows`` with a row for every requested send, even if the send has no result.
 
-    A send without an offset that is not in the request is ignored, because it is no record.
+    A send that has no offset and is not in the request is ignored, because it is no record.
 
     Args:
         text: the whole file.

@@ -41,8 +41,8 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
-"""The kinds of anomaly in which no reader read a record, or no later reader. The number is the
-index of the step after which a read is missing."""
+"""The kinds of anomaly that mean that no reader, or no later reader, read a record. The number is
+the index of the step after which a read is missing."""
 
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
@@ -58,7 +58,8 @@ class Untold:
     Attributes:
         polls: each operation that lacks polled records: its process, its end in ns, and its first
             byte.
-        sends: the begin, in ns, of each operation that lacks sent records, with any outcome.
+        sends: when each operation that lacks sent records began, in ns; operations may have any
+            outcome.
         offsets: the number of operations that sent or polled a record without an offset.
         moves: the number of assignments and subscriptions that lack their keys.
     """
@@ -137,7 +138,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that a missing result may explain (``hidden``), or all others."""
+    """Return the anomalies that a missing result may explain; the others if not ``hidden``."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -175,7 +176,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return the ends of polls that may have read a key, and their least possible offsets."""
+        """Return the ends of polls that may have read a key, and each poll's least offset."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):
@@ -189,7 +190,7 @@ class Hiding:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A client at a poll whose result is missing.
+    """The state of a client at a poll whose result is missing.
 
     Attributes:
         end: the end of the poll, in ns.

@@ -1,4 +1,4 @@
 """Decoders for Kafka's files on disk: segments in every format, and checkpoints.
 
-They need no Spark.
+The decoders need no Spark.
 """

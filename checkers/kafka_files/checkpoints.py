@@ -29,7 +29,7 @@ class CheckpointError(StoreError):
 
 
 def read_offsets(path: Path) -> Offsets:
-    """Return an offset for each of a broker's partitions: HW, recovery point or log start offset.
+    """Return the offset of each partition in a file of HWs, recovery points or log start offsets.
 
     Raises:
         CheckpointError: the file cannot be read, or is malformed.

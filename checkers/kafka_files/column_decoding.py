@@ -35,8 +35,8 @@ class Damage:
             anomalies.
         position: the byte in the file at which the range begins.
         error: a description of the damage.
-        base_offset: the first offset in the batch's header. It may be damaged, too.
-        last_offset: the last offset according to the header. It may be damaged, too.
+        base_offset: the first offset in the batch's header. The header may be damaged, too.
+            last_offset: the last offset according to the same header.
         crc_ok: False if the checksum does not match; None if there is no checksum.
     """
 
@@ -51,7 +51,7 @@ class Damage:
 
 
 class Flaw(NamedTuple):
-    """The reason why a batch is not decoded. ``Flaws`` has one ``Flaw`` for each such batch."""
+    """The reason why a batch is not decoded."""
 
     says: str
     kind: DamageKind = "corrupt"
@@ -64,11 +64,12 @@ MISPLACED: Final = (
 )
 
 BATCH_BYTES_MAX: Final = 128 << 20
-"""The greatest size of a batch that is read. Each batch is decoded in one step. A larger batch
-is ``unreadable``."""
+"""The greatest size of a batch that is read. A larger batch is reported as ``unreadable``, because
+a batch is decoded in one step."""
 
 ARENA_BYTES_MAX: Final = 64 << 20
-"""The greatest decompressed size of a chunk. A larger chunk is split into halves."""
+"""The greatest decompressed size of a chunk (several batches). A larger chunk is split into
+halves."""
 
 
 class ArenaFullError(Exception):
@@ -77,7 +78,7 @@ class ArenaFullError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Consecutive batches in formats of one family (v0 and v1, or v2). They are not yet decoded.
+    """Consecutive batches in formats of one family (v0 and v1, or v2), not yet decoded.
 
     Attributes:
         legacy: true for v0 and v1.
@@ -149,9 +150,8 @@ def fields(data: Bytes, at: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.vo
 def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
     """Return ``data[start : start + length]`` for every row; null if the length is negative.
 
-    Rows must be in order and must not overlap. An Arrow array over the same bytes has two kinds of
-    elements, which alternate: rows, and gaps between rows. The function takes every second element,
-    with one copy and no loop.
+    Rows must be in order and must not overlap. The function makes an Arrow array in which rows and
+    the gaps between rows alternate. It then takes every second element, with one copy and no loop.
     """
     rows = len(start)
     bounds = np.empty(2 * rows, dtype=np.int64)
@@ -192,8 +192,8 @@ class Checksum:
 
     Attributes:
         name: its name in messages.
-        owner: the part that has it, in messages.
-        at: its position in this part.
+        owner: the part of a batch that has the checksum, in messages. at: the checksum's position
+            in this part.
         covers_from: the first byte that it covers.
         compute: returns the checksum of bytes.
     """
@@ -234,7 +234,7 @@ def mismatches(
 def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     """Return a mask of batches whose offsets increase.
 
-    No CRC covers offsets, so they are checked here.
+    No CRC covers offsets, so this function checks the offsets.
 
     Args:
         first: the first offset in each batch's header.

@@ -127,7 +127,7 @@ def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
     Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). For message
-    format v0, every release computes it in this way.
+    format v0, every release computes the checksum in this way.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
         raise ValueError("the bytes are not an LZ4 frame")

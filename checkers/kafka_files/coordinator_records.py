@@ -33,13 +33,13 @@ STATES: Final = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
     *("Dead", "PrepareEpochFence"),
 )
-"""The names of the values of TransactionState, in order."""
+"""The names of the values of Kafka's TransactionState, in the order of their numbers."""
 
 _EPOCH_RAISED_SINCE: Final = 2
 """The first transaction version in which each transaction has its own producer epoch (KIP-890)."""
 
 _CLIENT_VERSION: Final = 2
-"""The tag of the field ``ClientTransactionVersion`` in TransactionLogValue."""
+"""The number of the tagged field ``ClientTransactionVersion`` in TransactionLogValue."""
 
 _SHORT: Final = struct.Struct(">h")
 
@@ -134,7 +134,8 @@ class ShareRecord(NamedTuple):
     Attributes:
         at: the record's offset in ``__share_group_state``.
         place: the share group and the partition.
-        whole: true if the record has the complete state; false if it changes the previous state.
+        whole: true if the record has the complete state; false if the record changes the previous
+            state.
         removes: true if the record removes the state.
         state_epoch: the state epoch, in a record with the complete state.
         leader_epoch, start: the partition's leader epoch and start offset; -1 if the record does
@@ -183,7 +184,7 @@ def transaction_record(row: Row) -> TransactionRecord | None:
 
 
 def share_record(row: Row) -> ShareRecord | None:
-    """Return the record about a partition in a row of ``__share_group_state``; None without one."""
+    """Return the record about a partition in a row of ``__share_group_state``; else None."""
     try:
         version, group, topic_id, partition = _SHARE_KEY.decode(BytesIO(row["key"] or b""))
         if row["control"] or version not in {0, 1}:

@@ -11,11 +11,11 @@ from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
 _BATCHES_MIN: Final = 2
-"""If a file has at least this many batches, at least one of them has a valid offset."""
+"""The number of batches in a file of which at least one has a valid offset."""
 _HEADER_BYTES: Final = 17
 """The number of bytes from a batch's first byte to its format byte (magic), in any format."""
 _WORDS_MIN: Final = 16
-"""A file that begins with this many text characters is no Kafka log."""
+"""The number of text characters at a file's start which show that the file is no Kafka log."""
 _HEAD_BYTES: Final = 1024
 _SHOWN_MAX: Final = 40
 _SIGNATURES: Final = (
@@ -34,7 +34,7 @@ _SIGNATURES: Final = (
     (0, b"-----BEGIN PGP", "a file that PGP encrypted"),
     (0, b"version https://git-lfs.github.com/spec/", "a Git LFS pointer (git lfs pull fetches it)"),
 )
-"""The signatures of kinds of files: the position, the bytes, and the kind's name."""
+"""The signatures of other kinds of files: the position, the bytes, and the name of the kind."""
 
 _OTHER_BYTES: Final = "bytes that contain no batch, as in an encrypted file"
 
@@ -42,9 +42,10 @@ _OTHER_BYTES: Final = "bytes that contain no batch, as in an encrypted file"
 def foreign_file(segment: Segment) -> str | None:
     """Return the kind of a file that is no Kafka log; None for a Kafka log.
 
-    The first offset of a Kafka log is an offset that its segment can hold. If it is not, a later
-    valid batch shows that the file is a damaged log, unless the file begins with text. The module
-    ``reader`` reports files that are empty, that consist of zeros, or that cannot be read.
+    The first offset of a Kafka log is an offset that its segment can hold. If the first offset is
+    another number, a later valid batch shows that the file is a damaged log, unless the file begins
+    with text. The module ``reader`` reports files that are empty, that consist of zeros, or that
+    cannot be read.
     """
     try:
         with open_regular(segment.path) as file:

@@ -19,8 +19,8 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""The number of bytes of a file that are decoded together. Compressed batches have a quarter of
-this limit. Larger decompressed data would not fit into the processor's caches."""
+"""The number of bytes of a file that are decoded together. For compressed batches the limit is a
+quarter of this number. Larger decompressed data would not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
@@ -184,9 +184,9 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum is correct for all bytes to the end.
+    """Return whether the checksum is correct if the batch lasts to the end of the bytes.
 
-    Then only the batch's length is wrong.
+    If so, only the batch's length is wrong.
     """
     if len(data) - at < _LEAST[magic]:
         return False
@@ -198,7 +198,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
     """Return whether a valid batch with a greater offset follows.
 
-    Then the length of the batch before it is wrong.
+    If so, the length of the previous batch is wrong.
     """
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0

@@ -55,7 +55,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages without their wrappers, with positions in one buffer, and corrections of offsets."""
+    """Messages without their wrappers: positions in one buffer, and corrections of offsets."""
 
     arena: bytes
     owner: Ints

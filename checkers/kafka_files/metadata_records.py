@@ -73,7 +73,7 @@ class _Brokers:
 
 
 class _Changes:
-    """The tagged fields of a PartitionChangeRecord. A field that does not change is missing."""
+    """The tagged fields of a PartitionChangeRecord. A value that does not change has no field."""
 
     _TAGS: Final = {0: ("isr", _Brokers), 1: ("leader", Int32), 2: ("replicas", _Brokers)}
 
@@ -156,7 +156,7 @@ _NAMES: Final = MappingProxyType(
 
 
 def decode(value: bytes) -> MetadataRecord | None:
-    """Return a record of the metadata log; None if no checker uses its kind.
+    """Return a record of the metadata log; None if no checker uses this kind of record.
 
     Raises:
         MetadataRecordError: the value is not a complete metadata record.
@@ -168,7 +168,7 @@ def decode(value: bytes) -> MetadataRecord | None:
 
 
 def voters(value: bytes) -> frozenset[int]:
-    """Return the ids in a VotersRecord, a control record of the log (KIP-853).
+    """Return the ids of the voting controllers in a VotersRecord, a control record (KIP-853).
 
     Raises:
         MetadataRecordError: the value is not a complete VotersRecord.
@@ -186,7 +186,7 @@ def name(value: bytes) -> str:
 
 
 def _kind(data: BytesIO) -> str:
-    """Read a record's kind. The next bytes of ``data`` are the record's fields."""
+    """Read and return a record's kind. The next bytes of ``data`` are then the record's fields."""
     frame = Schema(*((word, UnsignedVarInt32) for word in ("frame", "kind", "version")))
     fields = _read(frame, data, "a record")
     if fields["frame"] != _FRAME:

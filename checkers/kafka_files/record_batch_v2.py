@@ -61,7 +61,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class _Records(NamedTuple):
-    """The batch of each record, and its bytes in the buffer, from ``starts`` to ``ends``."""
+    """Each record's batch, and its bytes in a buffer: from ``starts`` to ``ends``."""
 
     owner: Ints
     starts: Ints
@@ -99,7 +99,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 def _claim(header: np.void) -> tuple[int, int | None]:
     """Return the first and last offset in a batch's header.
 
-    The last offset is None if it is impossible.
+    If the header's last offset is impossible, return None for it.
     """
     base = int(header["base_offset"])
     end = base + int(header["last_offset_delta"])
@@ -195,7 +195,7 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
 
 
 def _length(arena: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at ``at`` without zigzag decoding, and the varint's size in bytes."""
+    """Return the unsigned varint at ``at`` (no zigzag decoding), and its size in bytes."""
     size, shift, width = 0, 0, 0
     while True:
         byte = arena[at + width]
@@ -207,7 +207,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
-    """Return the number of consecutive records from ``at`` on that have the same length."""
+    """Return the number of consecutive records of the same length from ``at`` on."""
     columns = [arena[byte:end:stride] for byte in range(at, at + width)]
     return min(len(column) - len(column.lstrip(column[:1])) for column in columns)
 

@@ -21,7 +21,8 @@ PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
 INDEX: Final = re.compile(r"(\d{20})\.(?:index|timeindex|txnindex)")
 SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
-"""The name of the file with the producers' state at an offset of the log (ProducerStateManager)."""
+"""The name of a producer snapshot: the producers' state at an offset of the log
+(ProducerStateManager)."""
 
 _BESIDE_LOGS: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _ON_THE_WAY: Final = (".deleted", ".swap", ".cleaned")
@@ -120,7 +121,7 @@ def of_replica(name: str) -> bool:
 
 
 def left_out(names: Collection[str]) -> str | None:
-    """Describe the missing segments of a replica's directory, as the end of a message.
+    """Describe the missing segments of a replica's directory.
 
     A log always has a segment (LocalLog). Kafka creates a segment before its index, and removes a
     segment before its index (LogSegment).

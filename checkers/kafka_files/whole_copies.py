@@ -1,6 +1,6 @@
 """Find missing parts of a copied log directory without a list of its files.
 
-A missing part does not mean that the broker made an error: the copy of its disk may be incomplete.
+A missing part is no error of the broker: the copy of the broker's disk may be incomplete.
 """
 
 import mmap
@@ -37,7 +37,7 @@ _LAST_DELTA: Final = slice(23, 27)
 
 
 def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
-    """Return why the copy of a log directory is incomplete, as the end of a message; else empty.
+    """Return why the copy of a log directory is incomplete; else empty.
 
     Spark does not list empty files, so a run that Spark copied may seem incomplete.
     """
@@ -54,7 +54,7 @@ def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
 
 
 def incomplete_segment(segment: Segment) -> str:
-    """Return why a file in the remote tier is incomplete, as the end of a message; else empty.
+    """Return why a file in the remote tier is incomplete; else empty.
 
     Kafka copies a segment to the remote tier after the next segment has begun, so the file has at
     least one batch.

@@ -68,7 +68,7 @@ def sentence(row: Row) -> str:
 
 
 def witnesses(row: Row) -> tuple[Witness, ...]:
-    """Return the evidence for an anomaly: its steps, in order."""
+    """Return the evidence for an anomaly: the client operations in its steps, in order."""
     return tuple(
         Witness(
             who=step["process"],

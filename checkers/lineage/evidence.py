@@ -143,7 +143,7 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 
 
 def _faults(case: RunFiles) -> list[Row]:
-    """Return the rows of faults, with the time when each injection began, if this is known.
+    """Return the rows of faults, with the time when each injection began, if this time is known.
 
     The table has the time when an injected fault had taken effect. Its consequences may be earlier.
     """

@@ -51,7 +51,7 @@ def retention(subject: Subject) -> Iterator[Witness]:
 
 
 def copies(subject: Subject) -> Iterator[Witness]:
-    """Yield the remote tier's record at the offset, if there is a remote tier."""
+    """Yield the remote tier's record at the anomaly's offset, if the topic has a remote tier."""
     if subject.offset is None or subject.partition is None or subject.evidence.remote is None:
         return
     values = subject.evidence.remote.get((subject.partition, subject.offset), [])

@@ -70,7 +70,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 def _expired(subject: Subject) -> list[str]:
     """Return a sentence about the broker whose retention deleted the record, as a list.
 
-    The list is empty if no broker did this.
+    The list is empty if no broker deleted the record.
     """
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:
@@ -85,7 +85,8 @@ def _expired(subject: Subject) -> list[str]:
 
 
 _DELETED: Final = {"expired": " of the remote tier", "retention": ""}
-"""The kinds of log lines about deleted segments. The value says where the segments were."""
+"""The kinds of brokers' log lines about deleted segments. The value says where the segments
+were."""
 
 
 def _cut(subject: Subject) -> list[str]:

@@ -14,8 +14,8 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
-"""The greatest number of faults in a record's evidence. If there are more, only the first and
-the last faults are shown."""
+"""The greatest number of faults in a record's evidence. If a run has more faults, the evidence has
+only the first and the last faults."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
@@ -88,7 +88,7 @@ def _by_client(row: Row, what: str, says: str) -> Witness:
 
 
 def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:
-    """Return the response to a send, with the leader at that time, if this was observed."""
+    """Return the response to a send, with the leader at that time if a leader was observed."""
     leader = subject.leader_of(row)
     by = "The cluster" if leader is None else f"Broker {leader.leader}{title}"
     return Witness(
@@ -108,7 +108,7 @@ def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: s
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """Yield evidence about each replica that had the record, and about its HW."""
+    """Yield evidence about each replica that had the record, and about the replica's HW."""
     if subject.kind == CORRUPT:
         return
     for track in subject.holders:

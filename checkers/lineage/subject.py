@@ -25,8 +25,8 @@ NEVER: Final = (1 << 63) - 1
 class Subject:
     """The offset of an anomaly, and the record that should be there.
 
-    Its interval begins when the record is sent. It ends when later events cannot change the
-    record's outcome.
+    The anomaly's interval begins when the record is sent. The interval ends when later events
+    cannot change the record's outcome.
     """
 
     evidence: RecordEvidence

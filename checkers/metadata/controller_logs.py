@@ -79,7 +79,7 @@ class ControllerLog:
 
     @property
     def covered(self) -> int:
-        """The snapshots have all decisions below this offset."""
+        """The offset below which the snapshots have all decisions."""
         return max((snapshot.end for snapshot in self.snapshots), default=0)
 
     @cached_property
@@ -95,7 +95,7 @@ class ControllerLog:
     def rank(self) -> tuple[int, int]:
         """The log's last epoch and its end.
 
-        The log with the greater pair is newer (KIP-595).
+        Of two logs, the log with the greater pair is newer (KIP-595).
         """
         last = max(self.snapshots, default=None)
         epoch = max([-1, *self.epochs, *([last.epoch] if last else [])])

@@ -24,7 +24,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A partition's state in the metadata log: the result of one record about the partition."""
+    """A partition's state in the metadata log, after one record about the partition."""
 
     leader: int
     leader_epoch: int

@@ -157,7 +157,7 @@ def _brokers(row: Row) -> tuple[int, ...]:
 
 
 def _unmet(requests: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield a loss if the last successful request about a subject has no effect at the end."""
+    """Yield a loss for each subject whose last successful request has no effect at the end."""
     last = {}
     for row in requests:
         thing = row["kind"], row["subject"], row["partition"], row["setting"]
@@ -249,7 +249,7 @@ def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
 
 
 def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set[int]]:
-    """Return all ISRs of a leader epoch, in order; an empty list if some of them are unknown."""
+    """Return all ISRs of a leader epoch, in order; an empty list if any ISR is unknown."""
     history = end.partitions.get((topic, partition), [])
     if end.begun_late and history and epoch <= history[0].leader_epoch:
         return []

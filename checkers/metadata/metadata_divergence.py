@@ -16,7 +16,7 @@ reaches the next leader. Logs may also differ in a prefix that a snapshot covers
 ends, and in a torn batch at the end after a kill.
 
 The log of a single controller cannot be compared. But it must be complete, and reach its high
-watermark. If it does, such a run is "not judged". ZooKeeper has no metadata log.
+watermark. If this log is complete, the run is "not judged". ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class _Pair:
 
     @property
     def end(self) -> int:
-        """The first offset that may differ, or that one of the logs does not have yet."""
+        """The first offset at which the logs may differ, or that one log does not have yet."""
         return min(self.bound, *(log.end for log in self.logs))
 
     @property
@@ -179,7 +179,7 @@ def _pairs(logs: Sequence[ControllerLog], committed: dict[int, int]) -> Iterator
 
 
 def _matching(left: ControllerLog, right: ControllerLog) -> int:
-    """Return the offset after the last one at which both logs have a record of the same epoch."""
+    """Return the offset after the last one at which both logs' records have the same epoch."""
     bound = 0
     for epoch in left.epochs.keys() & right.epochs.keys():
         (first, last), (begin, end) = left.epochs[epoch], right.epochs[epoch]

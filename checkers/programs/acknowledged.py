@@ -35,7 +35,7 @@ _LOST_BY_BROKERS: Final = (
 
 
 def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why no acknowledged record can be judged, as the end of a message."""
+    """Return the reason why no acknowledged record can be judged."""
     if case.plan.program is not None and not case.plan.without_input:
         return "the program has an input"
     return no_program(tables, case)
@@ -94,7 +94,7 @@ def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) -> str:
-    """Return a sentence if a broker dropped a record for another record's sequence number."""
+    """Return a sentence if a broker dropped a record as a retry of another record."""
     if repetition is None or None in repetition.sequence:
         return ""
     place = (repetition.partition, repetition.offset)

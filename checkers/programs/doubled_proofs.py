@@ -18,8 +18,8 @@ from highwater.checkers.programs.facts import InstanceEvent, Position, passed_by
 
 _OFTEN: Final = 3
 _WORKS_ON_NS: Final = 10_000_000_000
-"""For this long, a member that was removed from its group may process records that it has already
-read."""
+"""The time for which a member, after its removal from its group, may process records that it has
+already read."""
 
 
 def output_outside(evidence: InputEvidence) -> str:
@@ -37,7 +37,7 @@ def no_transaction(evidence: InputEvidence) -> str:
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that positions are outside of transactions, and that one commit came too late."""
+    """Show that positions are committed outside of transactions, and that a commit was late."""
     commits = evidence.commits or ()
     if not evidence.habits.in_transactions or any(commit.transactional for commit in commits):
         return ""
@@ -202,7 +202,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
 def sent_twice(evidence: InputEvidence) -> str:
     """Show that one instance wrote the output twice, but cannot have read the input twice.
 
-    No instance ended and no rebalance happened after a member may have read the input.
+    After a member may have read the input, no instance ended and no rebalance happened.
     """
     if not _by_one_life(evidence) or _read_before(evidence):
         return ""
@@ -338,7 +338,7 @@ def _on_the_way_ns(evidence: InputEvidence) -> int:
 
 
 def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:
-    """Return the events of the instances that wrote the outputs; all events if one is unknown."""
+    """Return the events of the outputs' instances; all events if an instance is unknown."""
     writers = {output.by and output.by.instance for output in evidence.outputs}
     if None in writers:
         return evidence.events

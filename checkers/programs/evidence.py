@@ -39,7 +39,8 @@ INTERRUPTIONS: Final = {
 }
 
 CLOCKS_NS: Final = 100_000_000
-"""The greatest allowed difference between a broker's clock and the harness's clock."""
+"""The greatest difference between a broker's clock and the harness's clock that proofs allow
+for."""
 
 ENDS: Final = frozenset(INTERRUPTIONS) - {"paused"}
 
@@ -57,7 +58,7 @@ def seconds(time_ns: int) -> str:
 
 
 class FollowingInput(NamedTuple):
-    """An input that has an output: when the input was sent, and when the output was written."""
+    """An input that has an output: the times at which the input was sent and the output written."""
 
     offset: int
     sent_ns: int
@@ -81,7 +82,7 @@ class InputEvidence:
         events: the events of instances, in order of time.
         undisturbed_ns: the time before which brokers cannot have lost an output.
         troubles: faults of brokers and of the program's connections.
-        habits: the program's habits.
+        habits: the order of the program's commits and outputs in the run.
         stray: a copy on a disk of an output that read_committed readers do not receive.
         invoked_ns: the time at which the producer was called to send the input; None if the send
             was not acknowledged.
@@ -89,7 +90,8 @@ class InputEvidence:
             acknowledged.
         rival: another input that was earlier acknowledged at the same offset.
         following: the next input of the partition that has an output.
-        committed_by: a function that returns the request of a commit, if the run recorded requests.
+        committed_by: a function of a commit. It returns the commit's request, if the run recorded
+            requests.
         gone: acknowledged outputs that no broker's log has.
         unwritten: Produce requests with an output of the input that failed, or got no response.
         idempotent: whether every output of the input in the log has a producer id; None if the run
@@ -97,10 +99,10 @@ class InputEvidence:
         calm: the number of the run's inputs without an output that a commit passed at times without
             a fault.
         group: the committed offsets of all partitions.
-        whole_ns: a function that returns when all inputs from an offset to this input had their
-            first outputs.
-        gap: a function that returns whether the final read found records after an offset, but none
-            at this offset.
+        whole_ns: a function of an offset. It returns when all inputs from this offset to the input
+            had their first outputs.
+        gap: a function of an offset. It returns whether the final read found later records, but no
+            record at this offset.
     """
 
     name: str
@@ -173,7 +175,7 @@ class InputEvidence:
 def evidence_of(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], InputEvidence]:
-    """Return a function that returns the evidence about one of these ``outcomes.OUTCOME`` rows."""
+    """Return a function from a row of ``outcomes.OUTCOME`` to the evidence about its input."""
     names = [row["value"] for row in rows]
     committed, log, times = facts.outputs_of(names), OutputLog.of(case, facts), OutputTimes(facts)
     sent = _Sent(case, facts)
@@ -244,7 +246,7 @@ class _Sent:
     def early_commits(
         self, facts: ProgramFacts, requests: Sequence[tuple[int, int, int]]
     ) -> list[EarlyCommit]:
-        """Return the commits of positions after an input that was not sent yet, in order of time.
+        """Return, in order of time, the commits of positions after an input that was not sent yet.
 
         Commits after a broker's fault are left out, because brokers may have lost another record at
         the offset.
@@ -278,7 +280,7 @@ class _Sent:
         return rows[0] if name in rows[1:] else None
 
     def gap(self, partition: int, offset: int) -> bool:
-        """Return whether the partition has inputs after an offset, but none at this offset."""
+        """Return whether the partition has inputs after an offset, but no input at this offset."""
         offsets = self._inputs.filter(pc.equal(self._inputs["partition"], partition))["offset"]
         last = pc.max(offsets).as_py()
         return last is not None and last > offset and offset not in {*offsets.to_pylist()}

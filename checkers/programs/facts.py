@@ -69,7 +69,7 @@ class ProgramRequest(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """The end of a sentence about the request's response, such as ``got no response``."""
+        """The response in words, for a sentence's end, such as ``got no response``."""
         if self.error is None:
             return "was never answered" if self.answered_ns is None else "was answered"
         refused = f"was refused: {_ERRORS.get(self.error, f'error {self.error}')}"
@@ -94,8 +94,8 @@ class Output(NamedTuple):
     """An output: its time in nanoseconds since the run's start, and its partition and offset.
 
     Attributes:
-        by: the request that wrote the output, if the run recorded requests. Its response
-            acknowledged the output.
+        by: the request that wrote the output, if the run recorded requests. The response to this
+            request acknowledged the output.
         place: the location of the output, as text.
     """
 
@@ -160,7 +160,7 @@ class ProgramFacts:
 
     @classmethod
     def of(cls, case: RunFiles) -> Self | None:
-        """Return the facts of a run; None if it has no program, or its tables cannot be read."""
+        """Return a run's facts; None if the run has no program, or unreadable tables."""
         tables = (OPERATIONS_TABLE, OUTPUTS_TABLE, INSTANCES_TABLE)
         lacking = case.lacks("environment") or any(name not in case.tables for name in tables)
         if case.plan.program is None or lacking:

@@ -1,4 +1,4 @@
-"""The habits of a program: the order of its commits and its outputs in the complete run."""
+"""The habits of a program: the usual order of its commits and outputs in a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000
 _RECOVERY_NS: Final = 10_000_000_000
-"""For this long after a fault, a producer may still be affected by the fault."""
+"""The time after a fault in which the fault may still affect a producer."""
 
 
 class EarlyCommit(NamedTuple):
@@ -51,16 +51,17 @@ class EarlyCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
-    """The habits of a program.
+    """The order of a program's commits and outputs, counted over a complete run.
 
     Attributes:
         ahead: the number of commits that came before all outputs of the inputs that they newly
             passed.
         amid: the number of commits that came after some of these outputs and before other outputs.
         behind: the number of commits that came after all of these outputs.
-        newest: the number of ``amid`` commits after the output of the last input that the commit
-            passed.
-        late_ns: the longest time from a ``newest`` commit to an output of an input that it passed.
+        newest: the number of ``amid`` commits that came after the output of the last input before
+            the committed position.
+        late_ns: the longest time from a ``newest`` commit to an output of an input before its
+            position.
         interval_s: the seconds between two commits, if the program commits on a timer; else None.
         generations: the group's generations in order; times are nanoseconds since the run's start.
         in_transactions: whether all outputs are in transactions; None if no disk has outputs.
@@ -88,7 +89,7 @@ class Habits:
 
     @classmethod
     def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:
-        """Return the program's habits in one run."""
+        """Return the order of a program's commits and outputs in one run."""
         generations = [
             (since_start_ns(generation.timestamp_ms, facts.started_ms), generation)
             for generation in generations_on_disk(case, case.plan.group)

@@ -43,8 +43,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""A verdict describes at most this many inputs of each outcome with their events. These inputs are
-spread evenly over the run, because a program may make several mistakes."""
+"""The greatest number of inputs of each outcome that a verdict describes with their events. These
+inputs are spread evenly over the run, because a program may make several mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -56,7 +56,7 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
 
 
 def no_program(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why no program can be judged, as the end of a message."""
+    """Return the reason why no program can be judged."""
     if case.plan.program is None:
         return "there is no program under test"
     facts = program_facts(tables).get(case.key)
@@ -68,7 +68,7 @@ def no_program(tables: Tables, case: RunFiles) -> str:
 
 
 def no_inputs(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why a program's inputs cannot be judged, as the end of a message."""
+    """Return the reason why a program's inputs cannot be judged."""
     return "the program has no input" if case.plan.without_input else no_program(tables, case)
 
 

@@ -21,7 +21,7 @@ from highwater.checkers.programs.output_times import MS_NS
 
 _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
-"""For this long after an assignment, a member may request the log's end."""
+"""The time after an assignment within which a member may request the log's end."""
 
 _SEVERAL: Final = 3
 _ALL_ACKS: Final = frozenset((-1,))
@@ -52,7 +52,7 @@ def left_on_a_disk(evidence: InputEvidence) -> str:
 
 
 def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> str:
-    """Show that brokers lost outputs that they acknowledged before a commit passed their inputs.
+    """Show that brokers lost outputs that they had acknowledged before the inputs were committed.
 
     The program always commits after acknowledgements, so this input's output was acknowledged, too.
     """
@@ -178,7 +178,7 @@ def past_the_end(evidence: InputEvidence) -> str:
 
 
 def begins_at_latest(evidence: InputEvidence) -> str:
-    """Show that a group without a position began at the log's end.
+    """Show that a group without a committed position began at the log's end.
 
     The input was sent before the partition was assigned, and the next input with an output was sent
     after the assignment. Between the two, no instance ended or was paused, and no earlier input was
@@ -208,7 +208,7 @@ def begins_at_latest(evidence: InputEvidence) -> str:
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a member stayed in its group at a rebalance, but lost its unfinished input."""
+    """Show that a member stayed in its group at a rebalance, but never finished its input."""
     passed = evidence.passed
     owned = passed and evidence.owner(passed.time_ns)
     if passed is None or owned is None or passed.transactional:
@@ -276,7 +276,7 @@ def committed_twice(evidence: InputEvidence) -> str:
 
 
 def committed_first(evidence: InputEvidence) -> str:
-    """Show that a position was committed before the output, unless the program never does that."""
+    """Show that a position was committed before the output, unless the program never does this."""
     return "" if evidence.habits.awaits_outputs else _ahead_of_its_output(evidence)
 
 
@@ -353,7 +353,7 @@ def error_ignored(evidence: InputEvidence) -> str:
 def passed_in_trouble(evidence: InputEvidence) -> str:
     """Show that a commit passed an input during a fault that may have prevented the input's output.
 
-    Nothing is proved for a program that also passes inputs when there is no fault.
+    If the program also passes inputs when there is no fault, nothing is proved.
     """
     passed = evidence.passed
     if passed is None or not evidence.habits.awaits_outputs or evidence.calm:
@@ -383,7 +383,7 @@ def passed_calmly(evidence: InputEvidence) -> bool:
 
 
 def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
-    """Return the first fault between the commit that passed an input and the commit before it."""
+    """Return the first fault between the commit that passed an input and the previous commit."""
     passed = evidence.passed
     if passed is None:
         return None
@@ -416,8 +416,8 @@ def passed_at_first(evidence: InputEvidence) -> str:
 def passed_over(evidence: InputEvidence) -> str:
     """Show that an instance continued with later inputs without an output of this input.
 
-    Nothing is proved if an instance ended soon after: it may have sent the output. This does not
-    apply to a program that never commits a position before the outputs.
+    Nothing is proved if an instance ended soon after: it may have sent the output. For a program
+    that never commits a position before the outputs, an instance's end changes nothing.
     """
     passed = evidence.passed
     if passed is None or evidence.later_ns == FOREVER:
@@ -437,5 +437,5 @@ def passed_over(evidence: InputEvidence) -> str:
 
 
 def _time_of(evidence: InputEvidence, position: int) -> int:
-    """Return the time of a position's first commit; 0 if it was never committed."""
+    """Return the time of a position's first commit; 0 if the position was never committed."""
     return next((c.time_ns for c in evidence.commits or () if c.offset == position), 0)

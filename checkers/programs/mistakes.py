@@ -17,8 +17,9 @@ ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
 OUT_OF_ORDER: Final = "out of order"
 ACKNOWLEDGED: Final = "acknowledged"
-"""More outcomes than in ``outcomes``: an aborted input that was processed, a transaction that was
-left open, an input that a later input has overtaken, and an acknowledged record that is lost. """
+"""Outcomes in addition to those of ``outcomes``: an aborted input that was processed, a transaction
+that was left open, an input that a later input has overtaken, and an acknowledged record that is
+lost. """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

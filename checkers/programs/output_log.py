@@ -39,7 +39,7 @@ class LogCopy(NamedTuple):
 
     Attributes:
         time_ns: the time since the run's start at which a broker appended the record.
-        producer_id: None if the producer is not idempotent.
+        producer_id: the producer's id; None if the producer is not idempotent.
         sequence: the sequence number, by which a broker recognises a retry.
     """
 
@@ -113,7 +113,7 @@ def _logs(case: RunFiles, topic: str, partition: int) -> list[list[Row]]:
 
 
 def _copies(logs: Sequence[Sequence[Row]], facts: ProgramFacts) -> Iterator[tuple[str, LogCopy]]:
-    """Yield the records that name an input, from the longest log first, each record once."""
+    """Yield the records that name an input, each record once; the longest log comes first."""
     seen = set[tuple[str, int]]()
     for log in logs:
         for name, row in named(log, facts.program.match):
@@ -154,7 +154,7 @@ def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
 
 
 def _whole_until_ns(log: Sequence[Row], started_ms: float) -> int:
-    """Return the time until which a log has all appended records: its first epoch's end.
+    """Return the time until which a log has all appended records: its first leader epoch's end.
 
     Records are lost only at the end of a leader epoch, if the next leader's log lacks them. So no
     record between two records of the first leader epoch was lost, with any ``acks`` (KIP-101).

@@ -22,7 +22,7 @@ from highwater.checkers.run_tables import Tables
 
 
 def no_order(tables: Tables, case: RunFiles) -> str:
-    """Return the reason why the order of outputs cannot be judged, as the end of a message."""
+    """Return the reason why the order of outputs cannot be judged."""
     if case.plan.program is not None and not case.plan.program.ordered:
         return "the program does not promise an order (--ordered)"
     return no_inputs(tables, case)

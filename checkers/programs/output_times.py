@@ -21,7 +21,7 @@ class _Outputs(NamedTuple):
 
 
 class OutputsAround(NamedTuple):
-    """The first outputs of the inputs between the previous committed position and the next.
+    """The first outputs of the inputs between two committed positions, and their times.
 
     Attributes:
         before: whether some of these outputs were written before the commit.

@@ -51,7 +51,7 @@ class GoneOutputs(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """A record that a broker acknowledged with an offset of an earlier response.
+    """A record that a broker acknowledged with the offset of an earlier record.
 
     Attributes:
         offset: the offset in the broker's response.
@@ -106,7 +106,7 @@ class ProgramRequests:
         return list(zip(*columns, strict=True))
 
     def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
-        """Return acknowledged outputs whose offset in the log has no record, or a later record.
+        """Return acknowledged outputs whose offset now has no record, or a later record.
 
         Args:
             appended_ns: the append time of the record at each partition and offset; the function

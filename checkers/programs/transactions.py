@@ -99,7 +99,7 @@ def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 class _End(NamedTuple):
-    """The end of the transaction that wrote an input; its time is since the run's start."""
+    """The end of the transaction that wrote an input; times are since the run's start."""
 
     at_ns: int
     committed: bool
@@ -108,7 +108,7 @@ class _End(NamedTuple):
 
 
 def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
-    """Return the end of each input's transaction, by name; for several copies, a commit."""
+    """Return the end of each input's transaction, by input; of several copies, a commit counts."""
     ends: dict[str, _End] = {}
     for partition in range(facts.plan.topic.partitions):
         open_: dict[int, list[tuple[str, Row]]] = defaultdict(list)
@@ -147,7 +147,7 @@ def _timed_out(
     of_program: Sequence[CoordinatedTransaction],
     facts: ProgramFacts,
 ) -> str:
-    """Return a sentence if a transaction timed out because later starts had other ids.
+    """Return a sentence if a transaction timed out because a later start used another id.
 
     The run has more transactional ids than instances, so an instance started again with a new id.
     """

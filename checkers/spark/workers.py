@@ -46,13 +46,13 @@ _LACKS: Final = (
         "Name a Python that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )
-"""Texts in the error of a failed import test, each with its meaning and its remedy."""
+"""Patterns of errors of a failed import test, each with its meaning and its remedy."""
 
 _prepared: WeakSet[SparkSession] = WeakSet()
 
 
 def prepare(session: SparkSession) -> None:
-    """Send Highwater's packages to a session's workers, once, and test that they can import them.
+    """Send Highwater's packages to a session's workers, once, and test the import.
 
     Raises:
         HarnessError: a worker lacks a package, or has another Python version.

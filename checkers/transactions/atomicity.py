@@ -75,8 +75,8 @@ def torn_transactions(tables: Tables) -> Rows | None:
 def unknown_sends(tables: Tables) -> Rows | None:
     """Return the sends in transactions of unknown outcome, as ``SENDING`` rows.
 
-    The result is None if no run has transactions. In compacted topics no record is ``gone``,
-    because compaction may have removed it.
+    The result is None if no run has transactions. No record of a compacted topic counts as
+    ``gone``, because compaction may have removed the record.
     """
     if not any(case.plan.workload.transactions for case in tables.cases):
         return None
@@ -101,7 +101,7 @@ def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return sends with the offsets of their records, as ``SENDING`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     offset = columns["offset"]
@@ -115,7 +115,7 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def torn(rows: pa.Table) -> pa.Table:
     """Return the transactions of which only a part is in the log.
 
-    All rows with the same ``operation`` must be in one table.
+    All rows of one ``operation`` must be in one table.
     """
     columns, operation = grouped(numbers(rows, SENDING.names), "operation", then=("at",))
     there, gone = (

@@ -3,8 +3,8 @@
 A coordinator writes each state of a transactional id to ``__transaction_state``. If the client ends
 a transaction, the producer epoch does not change. The coordinator increases the epoch when it ends
 a transaction after a timeout, or for a new producer with the same transactional id (KIP-98). With
-KIP-890 the epoch also increases when the client ends the transaction. Then the epoch does not show
-who ended it.
+KIP-890 the epoch also increases when the client ends the transaction. In that case the epoch does
+not show who ended the transaction.
 """
 
 from collections import defaultdict

@@ -10,7 +10,7 @@ acknowledged, or if the final read returned one of its records.
 - *unprocessed*: a group skipped an acknowledged record that the final read returned. Transactions
   that took effect have read records before and after it. No transaction that took effect, or may
   have taken effect, has read it. Every read of a greater offset began after the record was
-  acknowledged. (Otherwise the log was truncated, which is another anomaly.)
+  acknowledged. (If not, the log was truncated, which is another anomaly.)
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ PLACE: Final = schema(
     *("slot", "group", "what", "key", "operation", "client", "at", "offset", "invoke_ns"),
     "complete_ns",
 )
-"""A RECORD in the log (its ``group`` is null), or a read by a group's transaction. The
+"""A record in the log (RECORD, without a ``group``), or a read by a group's transaction. The
 transaction took effect (DONE) or may have taken effect (MAYBE)."""
 
 
@@ -104,7 +104,8 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
     Args:
         view: the clients' view of the runs.
-        landed: the numbers of operations of unknown outcome whose records the final read returned.
+        landed: the operations of unknown outcome of which the final read returned a record, by
+            number.
 
     Returns:
         Rows of ``FINDING``.
@@ -142,7 +143,7 @@ def _members(view: ClientHistory) -> pa.Table:
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
     """Return the reads of transactions that took effect or may have, as ``PLACE`` rows.
 
-    All rows with the same ``operation`` must be in one table.
+    All rows of one ``operation`` must be in one table.
 
     Args:
         rows: rows of ``ROW``, with the ``group`` of their client.
@@ -161,7 +162,7 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 def acknowledged(rows: pa.Table) -> pa.Table:
     """Return acknowledged records that are in the log once, as ``PLACE`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
@@ -179,7 +180,7 @@ def acknowledged(rows: pa.Table) -> pa.Table:
 def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return the records that two transactions of a group read, as ``FINDING`` rows.
 
-    All rows with the same ``key`` must be in one table.
+    All rows of one ``key`` must be in one table.
 
     Args:
         rows: the DONE rows of ``PLACE``.
@@ -199,7 +200,7 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return records that the transactions of a group skipped, as ``FINDING`` rows.
 
-    All rows with the same ``slot`` must be in one table.
+    All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.

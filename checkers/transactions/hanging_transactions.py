@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class _Coordinated(NamedTuple):
-    """The last state that a coordinator wrote about a producer id, with the transactional id."""
+    """The last state that a coordinator wrote about a producer id, and the transactional id."""
 
     name: str
     state: str
@@ -75,7 +75,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
     """Return the transactions that are open in a log although their coordinator has ended them.
 
     A producer's transaction is open if no replica of the partition has a marker of that producer
-    after the transaction's records. It is ended if the coordinator's last state for the producer
+    after the transaction's records. The coordinator has ended it if its last state for the producer
     id, with any epoch, is Empty, CompleteCommit or CompleteAbort, or if that state was removed.
     With another state, or without a state, the transaction may still end. (A coordinator writes
     Ongoing before a record may be appended, so the time of the state does not matter.)
@@ -168,7 +168,7 @@ def _open(log: DataFrame, cases: Iterable[RunFiles]) -> DataFrame:
 def _states(case: RunFiles) -> dict[int, _Coordinated]:
     """Return the coordinators' last state for each producer id.
 
-    ``state`` is empty if a transaction may be open.
+    If a transaction may be open, ``state`` is empty.
     """
     last: dict[str, tuple[TransactionRecord, str]] = {}
     for record in filter(None, map(transaction_record, coordinator_records(case, TOPIC) or ())):

@@ -1,7 +1,7 @@
-"""Finds copies of a record on disks that have different sequence numbers.
+"""Finds copies of one record with different sequence numbers, on brokers' disks.
 
 A broker recognises a record by producer id, epoch and sequence number, and checks the order of the
-numbers (KIP-98). It does not recognise a copy with another number.
+numbers (KIP-98). A broker does not recognise a copy with another number.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def _is_idempotent(case: RecordCase) -> bool:
     applies=_is_idempotent,
 )
 def numbered_anew(case: RecordCase) -> Links:
-    """Return a record's copies on a disk, if no two of them have the same number."""
+    """Return a record's copies on a disk, if each copy has another sequence number."""
     record = case.anomaly["value"]
     for broker, disk in case.trace.disks.items() if case.trace else ():
         copies = disk.copies(record)
@@ -57,7 +57,7 @@ def numbered_anew(case: RecordCase) -> Links:
     applies=_is_idempotent,
 )
 def numbered_behind(case: RecordCase) -> Links:
-    """Return two records' offsets on a disk, if the records are in the order of their numbers."""
+    """Return two records' offsets on a disk, if the offsets and sequence numbers have one order."""
     earlier, later = (step["value"] for step in case.anomaly["steps"])
     for broker, disk in case.trace.disks.items() if case.trace else ():
         for before, behind in product(disk.copies(later), disk.copies(earlier)):
@@ -81,8 +81,7 @@ def numbered_behind(case: RecordCase) -> Links:
 def numbered_as_another(case: LostRecord) -> Links:
     """Return the record at the offset that the leader returned for a missing record.
 
-    If a leader takes a record for a copy, it returns the offset of the record that it has. That
-    record was sent or acknowledged earlier, so the offset was not assigned twice.
+    A leader that takes a record for a copy returns the offset of the earlier record in its log.
     """
     lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
     if any(lost in disk.records for disk in disks.values()):
@@ -111,7 +110,7 @@ def numbered_as_another(case: LostRecord) -> Links:
     needs=FILES,
 )
 def answered_as_another(case: AnomalyCase) -> Links:
-    """Return the record at the acknowledged offset, if the lost record is at another offset."""
+    """Return the record at a lost record's acknowledged offset, if the lost record is elsewhere."""
     anomaly, observed = case.anomaly, case.observed
     trace = observed.traces.get(anomaly["partition"])
     for step in anomaly["steps"] or () if anomaly["offset"] is not None else ():

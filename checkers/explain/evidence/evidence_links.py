@@ -92,9 +92,9 @@ def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return a link for the response to a record's producer, and the broker that sent it, if known.
+    """Return a link for the response to a record's producer, with the broker if it is known.
 
-    If a record was refused in a transaction, only the commit acknowledges it.
+    If a record was refused in a transaction, only the commit acknowledges the record.
     """
     if send.get("error"):
         return ExplanationLink(
@@ -156,8 +156,8 @@ def hung_up(
     """Return another partition's change of leader after which a broker closed the connection.
 
     With acks=0 a broker only closes the connection to report that it no longer leads a partition
-    (``KafkaApis.handleProduceRequest``). Then the requests in flight on the connection are lost,
-    for every partition.
+    (``KafkaApis.handleProduceRequest``). With the connection, its requests in flight are lost, for
+    every partition.
     """
     then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":
@@ -237,14 +237,14 @@ def cut_link(line: BrokerLogLine) -> ExplanationLink:
 
 
 def failed_send(send: Row) -> ExplanationLink:
-    """Return the error of a record's send, before its transaction was committed."""
+    """Return a link for a record's failed send, which came before the commit of its transaction."""
     says = f"The send of {send['value']} had failed before: {send['error']}."
     event = f"{send['process']}: {send['error']}"
     return ExplanationLink(rule="partial-commit", says=says, event=event)
 
 
 def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) -> Iterator[Row]:
-    """Yield the relay's errors to a record's producer for one API, from the send until a time."""
+    """Yield the relay's error responses to a producer's requests of one API, from a send on."""
     client = f"client:{send['process']}"
     for row in observed.refusals:
         is_its = row["target" if row["side"] == "answer" else "source"] == client
@@ -274,7 +274,7 @@ def refused_by_wire(
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Return a client's log line about a request without a response between a send and a time."""
+    """Return a client's log line, between two times, about a request without a response."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
             return event_link("retry", f"A request of {send['process']} had no answer.", line, None)

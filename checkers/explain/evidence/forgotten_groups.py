@@ -2,7 +2,7 @@
 
 A group's offsets and members are records of ``__consumer_offsets``, committed as with acks=all. All
 brokers may lose their disks, or unflushed records, before any broker is back. Then the next
-coordinator does not know the group, and begins its generations again.
+coordinator does not know the group, and numbers the group's generations from the beginning.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
 
 
 def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
-    """Yield the faults by which every broker lost records before any broker was back."""
+    """Yield faults that removed records of every broker before any broker was back."""
     taking = [fault for fault in observed.faults if facts_of(fault.name).empties]
     for last in taking:
         away = {
@@ -61,7 +61,7 @@ def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
 
 
 def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield the time of a commit, and of each OffsetFetch whose response lacked the commit.
+    """Yield pairs of times: of a commit, and of an OffsetFetch whose response lacked this commit.
 
     If no OffsetFetch shows the loss, the commit is missing on the disks at the end.
     """

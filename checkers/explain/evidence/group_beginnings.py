@@ -1,10 +1,10 @@
 """Explains records that a group never received, because it began to read after them.
 
 A consumer requests the list of partitions periodically. In a new partition the group has no
-committed offset, so it begins at the position of ``auto.offset.reset`` (ConsumerConfig, KIP-1327).
+committed offset. So the group begins where ``auto.offset.reset`` says (ConsumerConfig, KIP-1327).
 The same is true if the group's offsets have expired (``offsets.retention.minutes``, KIP-211). For a
-share group the coordinator requests the list, and up to 4.3 it begins at the position of
-``share.auto.offset.reset`` (KAFKA-20742).
+share group the coordinator requests the list. Up to 4.3 the share group begins where
+``share.auto.offset.reset`` says (KAFKA-20742).
 """
 
 from collections.abc import Sequence
@@ -87,7 +87,7 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
     "position after the record (KAFKA-18641).",
 )
 def _committed_at_work(case: AnomalyCase) -> Links:
-    """Return the move of the partition from a crashed member to the next member."""
+    """Return links for a partition's move from a crashed member to the next member."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -110,7 +110,7 @@ def _committed_at_work(case: AnomalyCase) -> Links:
 
 
 def _of_members(ops: pa.Table, group: str) -> list[Row]:
-    """Return the rows of a group's members, in their order."""
+    """Return the rows about a group's members from a run's history, in the history's order."""
     joined = pc.and_(pc.equal(ops["kind"], SUBSCRIBE), pc.equal(ops["value"], group))
     members = pc.unique(ops["process"].filter(joined))
     rows: list[Row] = ops.filter(pc.is_in(ops["process"], members)).to_pylist()
@@ -124,7 +124,7 @@ def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
 
 
 def _skips(observed: RunTraces, *times_ns: int) -> bool:
-    """Return whether all brokers' releases let share groups skip an added partition's beginning."""
+    """Return whether share groups can skip an added partition's first records on every broker."""
     ran = {software.kafka for time_ns in times_ns for software in observed.software.at(time_ns)}
     return all(of_release(find_hazard(SHARE_HAZARD), release(kafka)) for kafka in ran)
 

@@ -1,4 +1,4 @@
-"""Licences: the conditions under which an explanation is possible.
+"""Licences: the conditions under which an explanation of an anomaly is possible.
 
 A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
 fact about the run's release, settings, client or faults. An explanation is used only if its licence
@@ -37,7 +37,8 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""A function that returns whether a licence was in force in a run at a time (None: at any time)."""
+"""A function that returns whether a licence (a rule or a fact) was in force in a run at a time. The
+time None means any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence
 
 
 def _says(switch: str) -> str:
-    """Return the sentence about a switch, with a lower-case first letter."""
+    """Return the sentence about a switch of the model. Its first letter is lower case."""
     rules = Rules if switch in Rules.__dataclass_fields__ else TransactionRules
     sentence = str(rules.__dataclass_fields__[switch].metadata["says"])
     return f"{sentence[:1].lower()}{sentence[1:]}"
@@ -143,11 +144,10 @@ class Explanation(Generic[C]):
 
     Attributes:
         name: a switch of the model's rules, or a plain name.
-        licence: the licence that must be in force.
-        says: the cause in a sentence.
+        licence: the rule or fact that makes the cause possible. says: the cause in a sentence.
         evidence: returns the links of the explanation, in order of time; empty if the cause was not
             observed. Or it returns a chain that says why this is not the cause.
-        applies: returns whether the explanation fits the case.
+        applies: returns whether the explanation can apply to an anomaly.
         needs: the observations that the evidence needs.
     """
 
@@ -163,12 +163,12 @@ class Explanation(Generic[C]):
         return self.licence.holds(case.observed, None) and self.applies(case)
 
     def outcome(self, case: C) -> Chain:
-        """Return the evidence for the explanation, even if its licence is not in force."""
+        """Return the evidence for the explanation, even if the licence is not in force."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
     def allows(self, case: C, outcome: Chain) -> bool:
-        """Return whether the licence was in force when the events of a chain happened."""
+        """Return whether the licence was in force when the chain's events happened."""
         named = (link.time_ns for link in outcome.links if link.rule == self.name)
         return self.licence.holds(case.observed, next(named, None))
 
@@ -197,12 +197,12 @@ def explains(
 
 
 def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
-    """Return the links of the first explanation with evidence; empty if no explanation has any."""
+    """Return the links of the first explanation with evidence; empty if none has evidence."""
     return next((links for rule in explanations if (links := rule.links(case))), ())
 
 
 def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
-    """Return a chain, but "unknown" if an allowed explanation lacks observations.
+    """Return the given chain; or "not known", if an allowed explanation lacks observations.
 
     Args:
         outcome: the chain that was found. A chain that explains the anomaly is returned unchanged.

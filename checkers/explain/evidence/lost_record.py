@@ -67,7 +67,7 @@ class LostRecord(RecordCase):
 
 
 def deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
-    """Return the leader before an election, if it may have responded after the election.
+    """Return the leader before an election, if this leader may have responded after the election.
 
     If a broker was elected several times in a row, the function uses its first election.
     """

@@ -90,7 +90,7 @@ def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """Offsets that a fault removed from a log, and when its broker began to lead after that."""
+    """Offsets that a fault removed from a broker's log, and when the broker then began to lead."""
 
     fault: FaultInterval
     offsets: range
@@ -110,11 +110,11 @@ class _Cut:
     needs=LEADERS | FILES,
 )
 def cut_marker(case: RecordCase) -> Links:
-    """Return the fault that removed a transaction's marker, and the marker that decided then.
+    """Return the fault that removed a marker, and the later marker that decided the outcome.
 
     The first marker of the record's producer after the record must be from a leader that began to
-    lead after the transaction had ended. Between these times a fault must have removed offsets
-    after the record from that leader's log.
+    lead after the transaction had ended. Between the two, a fault must have removed offsets after
+    the record from that leader's log.
     """
     send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None

@@ -32,7 +32,8 @@ from highwater.harness.runs.history import FAIL, OK
 _BREACH: Final = re.compile(
     r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
 )
-"""A leader's log line about a segment that it deletes from the remote tier (KIP-405)."""
+"""The pattern of a leader's log line about a segment that the leader deletes from the remote tier
+(KIP-405)."""
 
 _BY_TIME: Final = "retention time "
 _FROM_THE_FRONT: Final = frozenset(("segment-deleted", "files-lost"))
@@ -64,7 +65,7 @@ def _acknowledged_by_deposed(case: LostRecord) -> Links:
     needs=LEADERS,
 )
 def _removed_from_the_front(case: LostRecord) -> Links:
-    """Return the fault that deleted the leader's oldest segment, and its leadership after that."""
+    """Return the fault that deleted a leader's oldest segment, and the leader's next leadership."""
     for fault in case.faults_removing:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
@@ -122,9 +123,9 @@ def _taken_for_another(case: LostRecord) -> Links:
     needs=LOGS,
 )
 def _counted_twice(case: LostRecord) -> Links:
-    """Return the leader that deleted the record, if it counted more bytes than were sent.
+    """Return the leader that deleted the record, if this leader counted more bytes than were sent.
 
-    The leader logs the partition's size, by its own count, without the segment that it deletes.
+    The leader logs its own count of the partition's bytes, without the segment that it deletes.
     """
     offset, sent = case.send["offset"], _bytes_sent(case)
     for broker in case.trace.lines:
@@ -185,7 +186,7 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
     needs=LOGS,
 )
 def _expired(case: LostRecord) -> Links:
-    """Return the broker that deleted the record's segment, if the topic's settings allow it.
+    """Return the broker that deleted the record's segment, if the topic's settings allow this.
 
     With LogAppendTime the timestamp is the broker's own, so the record must be old by the clock of
     the broker that deletes it.

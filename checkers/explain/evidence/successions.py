@@ -55,7 +55,7 @@ class Succession(LostRecord):
 def _lacking(
     switch: str, says: str
 ) -> Callable[[Callable[[Succession], Links]], Explanation[Succession]]:
-    """Return a decorator for explanations of a committed record's loss by a missing rule."""
+    """Return a decorator for explanations by a missing rule of how a committed record was lost."""
     return explains(
         switch, lacks(switch), says, applies=lambda case: case.is_committed, needs=STARTS
     )
@@ -102,7 +102,7 @@ def _elected_uncleanly(case: Succession) -> Links:
     needs=STARTS,
 )
 def _elected_without(case: Succession) -> Links:
-    """Return the old leader's fault, the new leader's truncation, and its election."""
+    """Return the old leader's fault, the new leader's truncation, and the new leader's election."""
     outage, cut = _outage(case), case.cut
     links = (case.ack, outage, cut_link(cut) if cut else None, case.election)
     return tuple(link for link in links if link)
@@ -188,7 +188,7 @@ def _joined_without(case: Succession) -> Links:
     "its followers.",
 )
 def _committed_by_old_state(case: Succession) -> Links:
-    """Return the events of a leader that began an epoch without knowing of the leader before it.
+    """Return the events of a leader that began an epoch and did not know of the leader before.
 
     Between the log lines of its two leaderships, its log has no line about following another
     broker.
@@ -210,7 +210,7 @@ def _committed_by_old_state(case: Succession) -> Links:
 def _missed(
     case: Succession, leader: int, cut: BrokerLogLine, until_ns: int
 ) -> ExplanationLink | None:
-    """Return a link if a leader's log has two own epochs in a row, with another leader between."""
+    """Return a link if a broker logged two own leaderships in a row, but another led between."""
     roles = [
         line
         for line in case.trace.of_kind(leader, "leader", "follower", "fetcher")
@@ -246,7 +246,7 @@ def _missed_leader(
 def _cut_by_late_answer(case: Succession) -> Links:
     """Return the late response of an older epoch by which the new leader truncated its log.
 
-    This is KAFKA-18991. Only a response that the relay delayed is known to arrive that late.
+    This is KAFKA-18991. Only a response that the relay delayed is known to arrive in a later epoch.
     """
     broker, trace = case.start.broker, case.trace
     for row in case.observed.late_answers:
@@ -298,7 +298,7 @@ def _followed(trace: Trace, cut: BrokerLogLine) -> int | None:
 
 
 def _cut_before(case: Succession, cut: BrokerLogLine, rule: str, says: str) -> Links:
-    """Return the new leader's truncation with its reason, if it was before the election."""
+    """Return the new leader's truncation with its reason, if it came before the election."""
     if cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
     says = f"Broker {cut.broker} truncated its log to {cut.offset}, {says}"

@@ -60,8 +60,8 @@ def _no_answer(case: LostRecord) -> Links:
 def _client_left(case: LostRecord) -> Links:
     """Return the last response to a client that ended right after the send.
 
-    A broker without CPU time may leave more requests unread. These are always the last requests of
-    the client, because a broker reads the requests of a connection in order.
+    A broker without CPU time may leave more requests unread. A broker reads the requests of a
+    connection in order, so the unread requests are always the client's last.
     """
     process = case.send["process"]
     left_ns = case.observed.left_ns.get(process)

@@ -1,8 +1,8 @@
 """Explains records that a group processed twice: no broker fenced a removed member.
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset, even if an open
-transaction will commit another offset. It also accepts a transaction's offsets from any former
-member. Since 2.5 the coordinator makes the reader wait if the client requests this
+transaction will commit another offset. Such a coordinator also accepts a transaction's offsets from
+any former member. Since 2.5 the coordinator makes the reader wait if the client requests this
 (``require_stable``), and fences members if the client sends its member and generation (KIP-447).
 """
 

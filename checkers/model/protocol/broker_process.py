@@ -44,10 +44,10 @@ def crash(s: State, b: int, end: int) -> None:
 def fail_over(s: State, k: Constants) -> bool:
     """Replace the controller; return False if this changes no broker's future decisions.
 
-    With ZooKeeper, the decisions that the dead controller had not delivered are lost. Its queue for
-    each broker is in memory (``ControllerChannelManager``), and the next controller sends only the
-    present state. With KRaft no decision is lost. A failover changes nothing if no broker lacks
-    more than one decision.
+    With ZooKeeper, the decisions that the dead controller had not delivered are lost. A
+    controller's queue for each broker is in memory (``ControllerChannelManager``), and the next
+    controller sends only the present state. With KRaft no decision is lost. A failover changes
+    nothing if no broker lacks more than one decision.
     """
     if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
         return False
@@ -99,7 +99,7 @@ def pause(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def resume(s: State, b: int) -> bool:
-    """Resume a broker (SIGCONT): the broker continues without the decisions that it missed."""
+    """Resume a broker (SIGCONT). It does not yet know the decisions that it missed."""
     if get(s, b, layout.PROCESS) != ProcessState.PAUSED:
         return False
     put(s, b, layout.PROCESS, ProcessState.UP)

@@ -1,4 +1,4 @@
-"""The decorator of the model's rules: plain Python functions that the search also compiles."""
+"""The decorator of the model's rules. A rule is a Python function that the search also compiles."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
@@ -30,7 +30,7 @@ def rule(function: Callable[P, R]) -> Callable[P, R]:
 def register_rules() -> None:
     """Let compiled code call every rule that has been imported. A second call changes nothing.
 
-    Numba makes no C wrapper, because no C code calls a rule.
+    No C code calls a rule, so Numba makes no C wrapper.
     """
     from numba.extending import register_jitable  # noqa: PLC0415 - only a search needs Numba
 
@@ -50,7 +50,7 @@ def copy_state(source: State, target: State) -> None:
 
 @rule
 def spend_one(s: State, field: int, most: int) -> bool:
-    """Increase a field by one; return False if the field has already reached ``most``."""
+    """Increase a state's field by one; return False if the field has already reached ``most``."""
     if s[field] >= most:
         return False
     s[field] = int(s[field]) + 1

@@ -63,7 +63,7 @@ def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
     """Update the ELR (KIP-966) after a change of the ISR.
 
     While the ISR is smaller than min.insync.replicas, brokers that leave the ISR enter the ELR.
-    Otherwise the ELR becomes empty.
+    When the ISR is large enough, the ELR becomes empty.
     """
     if not k[scope.K_ELR]:
         return

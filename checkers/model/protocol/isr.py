@@ -46,7 +46,7 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 def _may_write(s: State, leader: int) -> bool:
     """Return whether a leader knows the newest decision, which it needs to change the ISR.
 
-    Kafka compares the zkVersion or the partition epoch.
+    Kafka checks this by the zkVersion or the partition epoch.
     """
     decision = get(s, leader, layout.APPLIED_DECISION)
     return (
@@ -72,7 +72,7 @@ def _grow(s: State, k: Constants, leader: int, b: int) -> None:
 
 @rule
 def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Remove ``b`` from the ISR; return False if the leader cannot do this now."""
+    """Remove ``b`` from the ISR; return False if the leader cannot change the ISR now."""
     view, pending = get(s, leader, layout.VIEW), get(s, leader, layout.PENDING)
     if not presumes(s, leader) or leader == b or not (view >> b) & 1 or pending:
         return False
@@ -109,7 +109,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Deliver a controller's response to the leader: it has accepted the smaller ISR."""
+    """Deliver the controller's response to the leader: the smaller ISR is accepted."""
     pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False

@@ -58,7 +58,7 @@ def skip(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool) -> None:
-    """Apply one decision.
+    """Apply one of the controller's decisions to a broker.
 
     Args:
         deletes: whether the broker deletes its log if it no longer has a replica. A KRaft broker
@@ -92,7 +92,7 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
 def _become_leader(
     s: State, k: Constants, b: int, before: int, old_epoch: int, old_replicas: int
 ) -> None:
-    """Make the broker leader. It starts with its own HW, which may be stale.
+    """Make the broker leader. The leader starts with its own HW, which may be stale.
 
     A new leader does not know its followers' LEOs. A leader that is elected again remembers the
     LEOs of brokers that are still replicas, or that one delta removed and added again

@@ -49,10 +49,10 @@ from highwater.checkers.model.protocol.state_layout import (
 class Move(IntEnum):
     """The kind of a step.
 
-    Kinds up to LAG are commands from outside the cluster; the cluster takes the other steps by
-    itself. RUN, TELL and SAVE occur only in a search by rounds; each combines many other steps. The
-    kinds after SAVE occur only in searches whose bounds allow batches, failovers, replaced disks,
-    delayed ISR requests, reassignments or elections by an operator.
+    Kinds up to LAG are commands from outside the cluster; the cluster takes the other steps without
+    a command. RUN, TELL and SAVE occur only in a search by rounds; each combines many other steps.
+    The kinds after SAVE occur only in searches whose bounds allow batches, failovers, replaced
+    disks, delayed ISR requests, reassignments or elections by an operator.
     """
 
     SEND = 0
@@ -123,7 +123,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
-    """Return the values of a row's first number: brokers or, in a round, sets of brokers."""
+    """Return the possible first numbers of a row: brokers or, in a round, sets of brokers."""
     if kind in ROUNDS or kind == Move.REASSIGN:
         return range(1, 1 << scope.brokers)
     return range(1 if kind == Move.FAILOVER else scope.brokers)
@@ -216,7 +216,7 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 @rule
 def apply_alone(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    """Take one step that is not a round, as ``apply`` does.
+    """Take one step in place, as ``apply`` does, but no round.
 
     A search by messages compiles this function instead of ``apply``.
     """

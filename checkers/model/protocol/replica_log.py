@@ -17,7 +17,7 @@ UNDEFINED = -1
 
 @rule
 def append(s: State, b: int, entry: int) -> None:
-    """Append an entry to the log. Its epoch then has a record, so ELECTED becomes 0."""
+    """Append an entry to the log. The entry's epoch then has a record, so ELECTED becomes 0."""
     leo = get(s, b, layout.LEO)
     put(s, b, layout.LOG + leo, entry)
     put(s, b, layout.LEO, leo + 1)
@@ -26,7 +26,7 @@ def append(s: State, b: int, entry: int) -> None:
 
 @rule
 def cut(s: State, k: Constants, b: int, offset: int) -> None:
-    """Truncate the log, its leader epochs and the HW to an offset."""
+    """Truncate a replica's log to an offset, and with it the leader epochs and the HW."""
     leo = get(s, b, layout.LEO)
     if offset >= leo:
         if k[scope.K_CUT_DROPS_EMPTY_EPOCH]:
@@ -63,7 +63,7 @@ def least_isr(s: State, k: Constants, b: int) -> int:
 
 @rule
 def _empty_batch(s: State, b: int, offset: int) -> None:
-    """Make a gap if ``offset`` is inside a batch: the file then ends before this batch.
+    """Make a gap if the truncation offset is inside a batch: the file then ends before this batch.
 
     ``LogSegment.truncateTo`` truncates before the batch that contains the offset, but
     ``Log.truncateTo`` (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) still sets the LEO to the offset.
@@ -107,7 +107,7 @@ def largest_epoch_to(s: State, b: int, epoch: int) -> int:
 
 @rule
 def start_after(s: State, b: int, epoch: int) -> int:
-    """Return the end offset of ``epoch``: the start of the next larger epoch, or the LEO."""
+    """Return the end offset of ``epoch``: the start of the next larger epoch, else the LEO."""
     leo = get(s, b, layout.LEO)
     for position in range(leo):
         if get(s, b, layout.LOG + position) >> 3 > epoch:

@@ -68,7 +68,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
-    """Return the truncation offset by KIP-101: the epoch's end in the leader's log, or the HW."""
+    """Return the truncation offset by KIP-101: the epoch's end in the leader's log, else the HW."""
     latest = last_epoch(s, leader)
     if number == latest:
         return get(s, leader, layout.LEO)
@@ -79,7 +79,7 @@ def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
 
 @rule
 def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
-    """Truncate to the end of the largest common epoch (KIP-279); False for another request.
+    """Truncate to the end of the largest common epoch (KIP-279).
 
     Args:
         number: the epoch in the leader's response; UNDEFINED if the response has no epoch.
@@ -113,7 +113,7 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """Fetch from the leader, and leave the response in flight."""
+    """Send a fetch to the leader. The response stays in flight."""
     if not spend_one(s, layout.LATES, k[scope.K_LATE]):
         return False
     if not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
@@ -130,7 +130,7 @@ def receive(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def propose(s: State, k: Constants, b: int) -> bool:
-    """Fetch, after which the leader sends a delayed request to add the follower to the ISR."""
+    """Fetch. The leader then sends a delayed request to add the follower to the ISR."""
     if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
         return False
     s[layout.JOIN] = layout.ARMED
@@ -219,7 +219,7 @@ def take(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
-    """Handle a follower ahead of its leader: its broker exits, or truncates to the leader's LEO."""
+    """Handle a follower ahead of its leader: the broker exits, or truncates to the leader's LEO."""
     if k[scope.K_OUT_OF_RANGE_CUTS] or k[scope.K_UNCLEAN]:
         cut(s, k, b, end)
     else:

@@ -118,7 +118,7 @@ def save(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _step(s: State, k: Constants, b: int, running: int) -> bool:
-    """Take one broker's next step. A broker that was frozen gets all decisions at once."""
+    """Take one broker's next step. A resumed broker gets all missed decisions at once."""
     if register(s, k, b) or skip(s, k, b) or learn(s, k, b) or confirm(s, k, b):
         return True
     leader = follows(s, b)
@@ -129,7 +129,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Fetch. A fetch without new records waits, but the leader stores the follower's LEO."""
+    """Fetch from the leader. A fetch without new records waits, but reports the follower's LEO."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     remote_leo = get(s, leader, layout.REMOTE + b)
     view, hw = get(s, leader, layout.VIEW), get(s, leader, layout.HW)

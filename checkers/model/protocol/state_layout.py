@@ -16,7 +16,7 @@ MAX_RECORDS: Final = 6
 MAX_DECISIONS: Final = 12
 
 NO_LEADER: Final = 3
-"""The leader's number in a decision without a leader."""
+"""The number that stands for "no leader" in a controller's decision."""
 
 # The controller: its decisions so far (leader, ISR and epoch), and the brokers with a session.
 DECISION: Final = 0
@@ -115,15 +115,17 @@ class AnswerKind(IntEnum):
 
 IN_FLIGHT: Final = 1
 STALE: Final = 32
-"""A bit of JOIN: the follower has restarted after the leader's request."""
+"""A bit of the field JOIN: the follower has restarted since the leader asked to add it to the
+ISR."""
 ARMED: Final = 64
-"""A temporary value of JOIN: the next request for a larger ISR is late."""
+"""A temporary value of the field JOIN: the leader's next request for a larger ISR is late."""
 
 FLAG_REREAD: Final = 1
-"""A consumer has read two records at one offset."""
+"""A flag of a state: a consumer has read two different records at one offset."""
 
 FLAG_OVERFLOW: Final = 2
-"""The state has no space for another decision: the search bounds are too large."""
+"""A flag of a state without space for another decision of the controller: the search bounds are too
+large."""
 
 
 @rule

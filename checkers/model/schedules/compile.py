@@ -1,4 +1,4 @@
-"""A counterexample as a schedule that real brokers can follow.
+"""Convert a counterexample to a schedule that real brokers can follow.
 
 This module handles counterexamples of a search by rounds; ``compile_messages`` handles those of a
 search by messages. Between the commands of a round every broker that is not frozen runs until it is
@@ -49,8 +49,8 @@ class CompiledStep:
     """A step of a schedule: a command, the brokers that run meanwhile (a mask), and its moves.
 
     Attributes:
-        moves: the command between two rounds, because brokers that are not frozen do not wait for
-            a command.
+        moves: the model's moves: a round, the command, and a round, because brokers that are not
+            frozen do not wait for a command.
     """
 
     move: Row
@@ -154,7 +154,7 @@ def _beat(row: Row, running: int) -> CompiledStep:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """Return the state after some moves; a move that the rules forbid changes nothing."""
+    """Return the model's state after some moves; a move that the rules forbid changes nothing."""
     for row in rows:
         after = attempt(state, k, row)
         state = state if after is None else after
@@ -162,7 +162,7 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
 
 
 def _ending(state: Vector, k: Constants) -> list[CompiledStep]:
-    """Return steps after which every broker runs and has one more record, which can be judged."""
+    """Return steps that restart every broker and replicate one more record, which can be judged."""
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""A counterexample by messages as a schedule that real brokers follow message by message.
+"""Convert a counterexample to a schedule that real brokers follow message by message.
 
 The relay (a proxy between brokers) delays every message of the kinds in the model, and sends one
 message in each step. So each move of the search is one step with a complete expected state. The
@@ -49,19 +49,20 @@ _RENAMED: Final[dict[Move, Action]] = {
     Move.SAVE: "checkpoint",
     Move.ELECT: "elect-unclean",
 }
-"""The actions whose names differ from those of their moves."""
+"""The names of a schedule's actions that differ from the names of the model's moves."""
 
 _UNPLAYABLE: Final = frozenset(
     {Move.SKIP, Move.CONFIRM, Move.CHECKPOINT, Move.WIPE, Move.PROPOSE, Move.ADMIT, Move.REASSIGN}
 )
-"""Moves that a replay by messages does not support."""
+"""Steps of the model that real brokers cannot replay one message at a time."""
 
 _REQUESTS: Final = {
     Move.FETCH: Fetcher.FETCHING,
     Move.ASK: Fetcher.FETCHING,
     Move.TRUNCATE: Fetcher.TRUNCATING,
 }
-"""Moves in which a follower sends a request, and the state of its fetcher before the request."""
+"""Steps of the model in which a follower sends a request, each with the state of the follower's
+fetcher before the request."""
 
 
 def action_of(move: Move) -> Action:
@@ -216,7 +217,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
 
 
 def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return a step in which every message passes. It expects no HWs, which are not exact."""
+    """Return a step in which every message passes. HWs are not exact then, so none is expected."""
     kind, a, b = row
     seen = decode(after, k)
     expect = Expect()
@@ -285,7 +286,9 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 
 
 def _expect(seen: State, state: Vector) -> Expect:
-    """Return the complete expected state. It is exact, because the relay controls every message.
+    """Return the complete expected state.
+
+    The state is exact, because the relay controls every message.
 
     A broker that has received no decision since its start does not know its replica.
     """

@@ -1,4 +1,4 @@
-"""One schedule for two executors: the model and real brokers.
+"""A schedule that both the model and real brokers can execute.
 
 A schedule is a list of steps for one partition. The model executes a schedule on its own state;
 ``nemesis.model_replay.schedule_replay`` executes it on real brokers. A step has an action, the
@@ -27,8 +27,8 @@ COMMANDED: Final = frozenset(
     {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe"}
     | {"reassign", "elect-unclean"}
 )
-"""Actions that the replay performs. It waits until brokers take the other actions by themselves.
-``expire`` ends a session where ZooKeeper or KRaft allows that."""
+"""Actions that the replay performs by a command. For any other action, the replay waits until
+brokers take it. ``expire`` ends a session where ZooKeeper or KRaft allows that."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send", "reassign"} | {"expire", "learn"}
 
@@ -75,7 +75,7 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             leader.
         record: for a send the record's name; for a batch the names, separated by spaces.
         says: the step as a sentence for readers.
-        held: replicas that are frozen during the step. They fetch its records afterwards.
+        held: replicas that are frozen during the step. They fetch the step's records afterwards.
         asks: the replica to which the broker sends the message of the step; for ``lag`` the
             follower that leaves the ISR.
         replicas: for a reassignment the requested replicas, the preferred replica first.

@@ -243,7 +243,7 @@ class ScriptState:
         )
 
     def let(self, brokers: tuple[int, ...], moves: tuple[Move, ...] = _ALONE) -> bool:
-        """Let brokers take the steps that need no command, until nothing changes; return True."""
+        """Let brokers take all steps that need no command, until nothing changes; return True."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in brokers:
@@ -270,7 +270,7 @@ class ScriptState:
         return at_rest(self.state, self.k) or self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Return whether a fetcher has ended permanently: its follower stays out of the ISR."""
+        """Return whether a fetcher has ended permanently; its follower stays out of the ISR."""
         brokers = range(int(self.k[K_BROKERS]))
         return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 
@@ -298,7 +298,7 @@ class ScriptState:
         return True
 
     def log(self, b: int) -> tuple[str, ...]:
-        """Return the records of a replica."""
+        """Return the names of the records in a replica's log."""
         return tuple(self.names[(entry & 7) - 1] for entry in self._entries(b) if entry & 7)
 
     def _entries(self, b: int) -> list[int]:
@@ -357,7 +357,7 @@ def _cut(stage: ScriptState, words: list[str]) -> bool:
 def _stop(stage: ScriptState, words: list[str]) -> bool:
     """Shut brokers down one by one; after each shutdown all brokers run until they are idle.
 
-    If a broker leads, the controller moves leadership to the first other eligible replica.
+    If the broker leads, the controller first moves leadership to the first other eligible replica.
     """
     return all(
         any(stage.take(Move.STOP, b, successor) for successor in sorted(range(3), key=b.__eq__))

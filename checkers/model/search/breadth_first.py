@@ -32,7 +32,8 @@ Reason = Literal["memory", "time", "stopped", "overflow"]
 state within the bounds does not fit in the vector."""
 
 BLOCK: Final = 1 << 15
-"""The number of states in one block of memory. One call of the kernel adds at most one block."""
+"""The number of states in one block of memory. One call of the compiled search loop adds at most
+one block."""
 
 _BITS: Final = 63
 
@@ -128,7 +129,8 @@ def explore(
         machine: the machine to search.
         invariants: names of its invariants; without names the search finds every state.
         limits: the limits of the search. The outcome includes what the search found before a limit.
-        jobs: number of threads. With several threads, any of the shortest paths may be found.
+        jobs: number of threads. With several threads, the search may find any of the shortest
+            paths.
         watch: called with the progress several times a second.
         visit: called once with every state that the search expands.
     """
@@ -169,7 +171,7 @@ def compile_all(machine: Machine) -> float:
 
 @dataclass(slots=True)
 class _Output:
-    """The output of one thread: blocks of new states; the last block is not full."""
+    """The new states that one thread has found, in blocks; the last block is not full."""
 
     words: int
     blocks: list[Words] = field(default_factory=list)
@@ -264,7 +266,7 @@ class _Search:
                 self.marks[0, bit] = key
 
     def _rounds(self, outputs: Sequence[_Output]) -> Iterator[None]:
-        """Expand the frontier; yield after each round."""
+        """Expand all states of the present level; yield after each round."""
         while self.frontier:
             now = _deal(self.frontier, self.jobs)
             calls = [
@@ -308,7 +310,7 @@ class _Search:
 
 
 def _deal(frontier: list[Words], jobs: int) -> list[Words]:
-    """Return each thread's rows of the frontier: one block, or equal shares of the last blocks."""
+    """Return the rows that each thread expands: one block, or equal shares of the last blocks."""
     if len(frontier) >= jobs:
         return [frontier.pop() for _ in range(jobs)]
     rows = np.concatenate(frontier)

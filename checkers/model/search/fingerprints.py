@@ -22,10 +22,11 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 """Fingerprints, or states as words of eight bytes."""
 
 FULL: Final = 0.6
-"""Above this share of taken slots the table is doubled, if memory allows it."""
+"""The share of taken slots above which the table of states is doubled, if memory allows this."""
 
 CROWDED: Final = 0.85
-"""Above this share of taken slots no state is inserted, because a search for a slot is too slow."""
+"""The share of taken slots above which no state is inserted, because a search for a free slot is
+too slow."""
 
 _SMALLEST: Final = 1 << 16
 _PRIME_1, _PRIME_2, _PRIME_4 = (
@@ -38,7 +39,7 @@ _R31, _R33 = np.uint64(31), np.uint64(33)
 
 
 class Table(NamedTuple):
-    """Two arrays of 2ⁿ slots: fingerprints (0 is a free slot) and their parents' fingerprints.
+    """Two arrays of 2ⁿ slots: fingerprints of states (0: free slot), and of their parents.
 
     The initial state is its own parent.
     """
@@ -110,7 +111,7 @@ def fingerprint(state: Words) -> np.uint64:
 
 
 def _exchange(_: Any, array: Any, slot: Any, value: Any) -> Any:  # noqa: ANN401 - Numba's
-    """Write a value to a slot if it holds 0, atomically; return the slot's old value."""
+    """Write a value to a slot if the slot holds 0, atomically; return the slot's old value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401
         kind = signature.args[0]
@@ -130,7 +131,10 @@ _take: Any = intrinsic(_exchange)
 
 @rule
 def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
-    """Insert a fingerprint; return whether it was missing. Only compiled code may call this."""
+    """Insert a fingerprint; return whether the table did not have it.
+
+    Only compiled code may call this.
+    """
     keys = table.keys
     mask = np.uint64(keys.shape[0] - 1)
     slot = key & mask

@@ -39,14 +39,14 @@ _LAWS: Final = {
     ),
     "round": MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible),
 }
-"""The functions that a search compiles, by its kind of step. A search by messages compiles no
-rounds."""
+"""The functions that a search compiles, by its kind of step: message or round. A search by messages
+compiles no rounds."""
 
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 _SETTINGS: Final = ("acks", "min_isr")
 _ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")
-"""Bounds that ``Counterexample.command`` names even if they have the default value."""
+"""The options that ``Counterexample.command`` names even if their values are the defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class ModelSettings:
 
     @property
     def client(self) -> msgspec.UnsetType:
-        """Unset, because this model has no clients."""
+        """Always unset, because the model of replication has no client library."""
         return msgspec.UNSET
 
     def rules(self) -> Rules:
@@ -205,7 +205,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return " ".join(words)
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return the path under the present rules; None if it no longer breaks the invariant.
+        """Return the path under the present rules; None if the path no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.
@@ -214,7 +214,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return replayed(machine, self.steps, self.breach(machine))
 
     def breach(self, machine: Machine) -> Callable[[State], bool]:
-        """Return the test whether a state breaks the invariant, or is in the situation.
+        """Return a test whether a state breaks the invariant, or is in the situation.
 
         Raises:
             UsageError: the model does not know the invariant.

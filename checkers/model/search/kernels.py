@@ -21,9 +21,8 @@ _MODEL: Final = "highwater.checkers.model."
 _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
-"""The number of fingerprints that a call remembers, from before brokers are renamed. Most new
-states were reached shortly before, by the same moves in another order. The call does not rename
-these again."""
+"""The number of recent states that a call remembers, by fingerprints from before brokers are
+renamed. Most states are soon reached again, and then need no renaming."""
 
 
 class Problem(NamedTuple):
@@ -44,17 +43,17 @@ class Expansion(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Kernels:
-    """Compiled functions.
+    """The compiled functions of a search.
 
     Attributes:
         expand: ``(source, row, out, table, problem, marks)``: finds every state that one move makes
             from the states ``source[row:]`` (canonical, as words). It writes new states to ``out``,
-            and the fingerprint of the first state that breaks an invariant to ``marks``, at the
-            bit of the invariant (0 for none). It stops when ``out`` may have no space for the next
-            row. It releases the GIL.
+            and the fingerprint of the first state that breaks an invariant to ``marks``, at the bit
+            of the invariant (0 for none). It stops when ``out`` may have no space for the next row.
+            It releases the GIL.
         identify: ``(state, constants)``: returns the fingerprint of a state's canonical form.
         fingerprint: returns the fingerprint of a canonical state, as words.
-        grow: ``(old table, new table)``: copies all entries.
+        grow: ``(old table, new table)``: copies all entries into the new table.
     """
 
     expand: Callable[[Words, int, Words, Table, Problem, Words], Expansion]

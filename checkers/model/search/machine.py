@@ -1,4 +1,4 @@
-"""A machine to search: an initial state, moves, and invariants."""
+"""The type of systems that can be searched: an initial state, moves, and invariants."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from highwater.checkers.model.protocol.compiled import Constants, State, rule
 from highwater.harness.base.errors import UsageError
 
 Moves = np.ndarray[Any, np.dtype[np.int64]]
-"""An array of shape (m, 3): the kind and two arguments of each move."""
+"""An array with a row of three numbers for each move: its kind and two arguments."""
 
 
 @rule
@@ -52,7 +52,7 @@ class Machine:
         initial: the first state; its size is a multiple of eight bytes.
         invariants: for each name its bit in the mask that ``broken`` returns, from 0.
         overflowed: returns whether a state had no space for a part of its content. Such a state
-            breaks every invariant.
+            counts as breaking every invariant.
         renamed: returns all states of the same shape, including the state itself.
     """
 
@@ -65,7 +65,7 @@ class Machine:
     renamed: Callable[[State], Iterable[State]] = lambda state: (state,)
 
     def breach(self, invariant: str) -> Callable[[State], bool]:
-        """Return the test whether a state breaks an invariant.
+        """Return a function that tests whether a state breaks an invariant.
 
         Raises:
             UsageError: the machine does not have the invariant.

@@ -8,7 +8,8 @@ import msgspec
 from highwater.harness.base.errors import StoreError, UsageError
 
 FORMAT: Final = 1
-"""Version of the file format. It changes when an older reader would misread a newer file."""
+"""The version of the file format. The version changes when older code would misread a newer
+file."""
 
 
 class ModelFile(msgspec.Struct, frozen=True):

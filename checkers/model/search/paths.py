@@ -12,7 +12,7 @@ from highwater.harness.base.errors import HarnessError, UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathStep:
-    """One move of a path and the state after it, in which brokers are not renamed."""
+    """One move of a path, and the state after it; brokers keep their original numbers."""
 
     move: tuple[int, int, int]
     after: State
@@ -52,7 +52,7 @@ def transitions(
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether the last state of a path overflowed."""
+    """Return whether the last state of a path has no space for a part of its content."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 
@@ -99,7 +99,7 @@ def replayed(
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Append the step from ``state`` to a state of this shape, or else to an overflowed state."""
+    """Append the step from ``state`` to a state of this shape, else to a full state."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),

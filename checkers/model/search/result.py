@@ -16,7 +16,7 @@ from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep
 
 File_co = TypeVar("File_co", covariant=True)
-"""The type of a counterexample's file."""
+"""The type of the file in which a model stores its counterexamples."""
 
 
 class Question(Protocol[File_co]):

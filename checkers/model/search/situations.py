@@ -40,7 +40,7 @@ _SIGNS: Final = ("<", "=", ">")
 _NAME: Final = "situation-"
 _SILENT, _ALONE, _COMPARED = 0, 1, 2
 _REPLICA: Final = 2 * (_COMPARED + 9)
-"""The number of codes of a replica that does not lead."""
+"""The number of codes (small numbers) for the states of a replica that does not lead."""
 
 _ABSENT: Final = _REPLICA
 """The code of a replica that leads, or that the partition does not have."""
@@ -100,12 +100,12 @@ def situation(leader: LeaderState, replicas: Iterable[Replica]) -> int:
 
 
 def name_of(number: int) -> str:
-    """Return the name of a situation in files, where an invariant would stand."""
+    """Return the name of a situation for files, which have it in place of an invariant's name."""
     return f"{_NAME}{number}"
 
 
 def situation_of(name: str) -> int | None:
-    """Return the number of the situation with a name; None if the name is not of a situation."""
+    """Return the number of the situation with this name; None for any other name."""
     number = name.removeprefix(_NAME)
     return int(number) if number != name and number.isdecimal() else None
 

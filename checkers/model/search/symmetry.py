@@ -19,10 +19,10 @@ from highwater.checkers.model.protocol.state_layout import (
 
 _MASK = 0x3FFFFFFFFFFFFFFF
 _REASSIGNMENTS = 192
-"""The bits of SPENT that count reassignments."""
+"""The bits of the state's field SPENT that count reassignments."""
 _REMOTE = layout.REMOTE
 _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layout.ANSWER_FROM)
-"""Fields whose values are broker numbers or masks of brokers."""
+"""Fields of a broker's block whose values are broker numbers or masks of brokers."""
 
 
 @rule
@@ -76,7 +76,7 @@ def signature(s: State, b: int) -> int:
 
 @rule
 def _forget(s: State, n: int) -> None:
-    """Drop the decisions that every broker has applied or will never get."""
+    """Drop the controller's decisions that every broker has applied or will never get."""
     oldest = newest(s)
     for b in range(n):
         applied = get(s, b, layout.APPLIED_DECISION)
@@ -115,7 +115,7 @@ def _renamed(mask: int, first: int, second: int, third: int) -> int:
 
 @rule
 def _place(b: int, first: int, second: int) -> int:
-    """Return the new number of broker ``b``."""
+    """Return the new number of broker ``b`` after brokers are renamed."""
     if b == first:
         return 0
     return 1 if b == second else 2

@@ -32,7 +32,7 @@ OK: Final = 0
 WAIT: Final = 1
 REFUSED: Final = 2
 LATER: Final = 3
-"""The request was handled. Its response comes later."""
+"""The result for a request that was handled, and whose response comes later."""
 
 
 @rule
@@ -181,7 +181,7 @@ def forget_producer(s: State, p: int) -> bool:
 
 @rule
 def _await_confirmation(s: State, k: Constants, p: int, epoch: int, sequence: int) -> None:
-    """Record the lowest unconfirmed sequence number (``maybeUpdateLowestSequenceAndEpoch``)."""
+    """Store the lowest unconfirmed sequence number (``maybeUpdateLowestSequenceAndEpoch``)."""
     if not k[K_LOWEST_SEQUENCE]:
         return
     if k[K_COPY_IS_NOT_LOWEST] and _is_copy(s, k, p, epoch, sequence):
@@ -218,7 +218,7 @@ def _in_sequence(s: State, k: Constants, p: int, epoch: int, sequence: int) -> b
 
 @rule
 def _remember(cached: int, sequence: int) -> int:
-    """Return the mask of the last batches with one more batch, at most five."""
+    """Return the mask of the last five batches after one more batch."""
     cached |= 1 << sequence
     count = 0
     for bit in range(layout.MAX_RECORDS):

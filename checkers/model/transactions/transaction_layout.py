@@ -20,7 +20,7 @@ CACHED_MOST: Final = 5
 
 COMMIT: Final = 7
 ABORT: Final = 8
-"""The numbers of markers in a log. Lower numbers are records."""
+"""The numbers that stand for markers in a log. Lower numbers stand for records."""
 
 # The coordinator: the state of the transactional id, its epoch, its partitions, markers to write.
 STATE: Final = 0
@@ -83,7 +83,7 @@ M_EPOCH: Final = 4
 MESSAGE: Final = 5
 
 WIDTH: Final = -(-(MESSAGES + MAX_MESSAGES * MESSAGE) // 8) * 8
-"""Bytes of a state, whole words of eight."""
+"""The size of a state in bytes, a multiple of eight."""
 
 
 class CoordinatorState(IntEnum):
@@ -142,7 +142,7 @@ class Request(IntEnum):
 
 
 COORDINATOR: Final = MAX_PARTITIONS
-"""The number of the coordinator as a receiver (AddPartitionsToTxn, EndTxn). All other receivers are
+"""The number that stands for the coordinator as the receiver of a request. All other receivers are
 leaders."""
 
 BROKERS_WAY: Final = 9
@@ -152,13 +152,15 @@ CLOSED: Final = 9
 """The number of the connection for requests of a producer that has failed."""
 
 FLAG_OVERFLOW: Final = 1
-"""The state has no space for an entry of a log or a message: the search bounds are too large."""
+"""A flag of a state without space for another log entry or message: the search bounds are too
+large."""
 
 FLAG_REFUSED: Final = 2
-"""A producer got a permanent error, although it was not fenced."""
+"""A flag of a state: a producer got a permanent error, although it was not fenced."""
 
 FLAG_SUCCESSOR_REFUSED: Final = 4
-"""The second producer, which had replaced the first producer, got a permanent error."""
+"""A flag of a state: the second producer, which had replaced the first producer, got a permanent
+error."""
 
 
 @rule

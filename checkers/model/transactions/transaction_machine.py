@@ -156,7 +156,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
         return f"{self.invariant} on Kafka {self.kafka} with {self.client}"
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return the path under the present rules; None if it no longer breaks the invariant.
+        """Return the path under the present rules; None if the path no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.

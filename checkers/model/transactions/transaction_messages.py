@@ -1,4 +1,4 @@
-"""Requests in flight: how they are sent, abandoned, and delivered in order for each connection."""
+"""Requests in flight: send, abandon and deliver them, in the order of each connection."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
 from highwater.checkers.model.transactions import transaction_layout as layout
@@ -39,7 +39,7 @@ def put_message(s: State, kind: int, way: int, connection: int, argument: int, e
 
 @rule
 def take_out(s: State, slot: int) -> None:
-    """Remove a message from the list of messages in flight."""
+    """Remove a message from the messages in flight."""
     for later in range(slot, layout.MAX_MESSAGES - 1):
         for field in range(layout.MESSAGE):
             set_message(s, later, field, message(s, later + 1, field))
@@ -80,6 +80,6 @@ def sort_messages(s: State) -> None:
 
 @rule
 def in_form(s: State, out: State, k: Constants) -> None:  # noqa: ARG001 - of all machines
-    """Write ``s`` to ``out``, with the messages in the order of their connections."""
+    """Write the state ``s`` to ``out``, with its messages in the order of their connections."""
     copy_state(s, out)
     sort_messages(out)

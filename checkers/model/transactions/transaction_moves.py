@@ -137,7 +137,7 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 
 @rule
 def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
-    """Return whether a move is allowed now in a search with ``in_turn``."""
+    """Return whether a move is allowed in this state, in a search with ``in_turn``."""
     controls = _is_awaited(s, Request.ADD_PARTITION, Request.END_TXN)
     if kind == TransactionMove.ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
@@ -230,7 +230,7 @@ def _answer(s: State, k: Constants, kind: int, c: int, argument: int, answer: in
 
 @rule
 def _write(s: State, k: Constants, p: int) -> bool:
-    """Write the marker of a partition."""
+    """Append the transaction's marker to a partition."""
     if not is_preparing(s) or not int(s[layout.PENDING]) >> p & 1:
         return False
     commits = int(int(s[layout.STATE]) == CoordinatorState.PREPARE_COMMIT)

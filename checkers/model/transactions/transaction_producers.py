@@ -148,7 +148,7 @@ def abort(s: State, k: Constants, c: int) -> bool:
 
 @rule
 def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
-    """Close a connection with requests in flight; resend only requests to the coordinator."""
+    """Close a connection with requests in flight; send only requests to the coordinator again."""
     spent, limit = layout.LATES, int(k[K_LATE])
     if receiver == COORDINATOR:
         spent, limit = layout.LATE_CONTROLS, int(k[K_LATE_CONTROLS])
@@ -262,7 +262,7 @@ def _produce(s: State, c: int, p: int) -> None:
 
 @rule
 def _end_drained(s: State, c: int) -> None:
-    """Request the abort, if no record waits for a response."""
+    """Request the abort of the transaction, if no record waits for a response."""
     if _outstanding(s, producer(s, c, layout.TRANSACTION)) == 0:
         set_producer(s, c, layout.PHASE, Phase.ABORTING)
         _request(s, c, COORDINATOR, Request.END_TXN, 0)

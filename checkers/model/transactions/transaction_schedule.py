@@ -43,10 +43,11 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
 
 END: Final = "end"
-"""The name of a delayed EndTxn. A delayed Produce has the name of its record, such as ``m1``."""
+"""The name of a delayed EndTxn in a schedule. (A delayed Produce has its record's name, such as
+``m1``.)"""
 
 MARKER: Final = "marker"
-"""The name of a delayed WriteTxnMarkers, from the coordinator to the leader."""
+"""The name of a delayed WriteTxnMarkers request in a schedule."""
 
 _FORGETS_ALONE: Final = (3, 4)
 """The first release with a separate setting for the time after which a leader forgets a producer
@@ -84,8 +85,8 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: records of transactions that are committed for their producer, but that the log lacks
-            or has as aborted.
+        lost: records of transactions that the producer has committed, although the log lacks the
+            record or has it as aborted.
         published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
         repeated: records that are in the log twice.
@@ -200,7 +201,7 @@ def _subject(state: State, slot: int) -> str:
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
-    """Return the same move for another state, in which its request may have another index.
+    """Return the same move for another state, in which the move's request may have another index.
 
     With version 2 of transactions, the request may also have another epoch.
     """
@@ -293,7 +294,7 @@ def _states(counterexample: TransactionCounterexample) -> list[State]:
 
 
 def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[str, str, str]:
-    """Return a step's action, its record, and its delayed request."""
+    """Return the names of a step's action, record and delayed request."""
     kind, a, b = rows[number]
     before = states[number]
     if kind == TransactionMove.SEND:
@@ -318,7 +319,7 @@ def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[
 
 
 def _held_at_end(rows: Sequence[Row], number: int) -> str:
-    """Return the request that the relay delays while a transaction ends."""
+    """Return the name of the request that the relay delays while a transaction ends."""
     following = [row[0] for row in rows[number + 1 :]]
     if following[:1] == [TransactionMove.GIVE_UP]:
         return END

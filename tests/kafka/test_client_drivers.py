@@ -30,7 +30,7 @@ BROKEN = {
     "ok-without-offset": ("send", "all-0 is acknowledged without an `offset`"),
     "wrong-offset": ("send", "all-0 is acknowledged at offset"),
     "swapped-answers": ("send", "is acknowledged at offset"),
-    "lost-answer": ("send", "has no answer after"),
+    "lost-answer": ("send", "has no response after"),
     "two-answers": ("send", "which does not wait for a response"),
     "crash": ("send", "the driver ended by itself"),
     "garbage": ("send", "not a response: "),

@@ -158,7 +158,7 @@ def test_a_hold_that_never_matches_is_unknown_and_one_without_an_end_is_released
     code, out, _ = finish(start(*words, "--store", tmp_path))
     judged = json.loads(out)
     assert (code, judged["verdict"]) == (3, "unknown")
-    assert any(f"{never} never came" in reason for reason in judged["reasons"])
+    assert any(f"the relay saw no {never}" in reason for reason in judged["reasons"])
     assert not any(endless in reason for reason in judged["reasons"])
     [run] = [Store(tmp_path).open(name) for name in Store(tmp_path).names()]
     events = [row for row in run.table("events/messages").to_pylist() if row["message"]]

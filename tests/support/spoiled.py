@@ -28,7 +28,7 @@ _READS_ALL: Final = (1 << 1) | (1 << 2)
 UNSUPPORTED: Final = (
     r"unexplained",
     r"No rule of replication",
-    r"predicted to be lost|predicted to hold",
+    r"The model predicted",
     r"lacks? committed records",
     r"is corrupt|are corrupt",
     r"Promise kept",

@@ -115,7 +115,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             "reader_client": plan.reader_client,
             "delivery": delivery_of(plan.workload),
             "group_protocol": plan.workload.group_protocol if plan.workload.subscribe else "",
-            "share": plan.workload.share,
+            "share": 0 if plan.story else plan.workload.share,  # a story sets its own
         }
 
 

@@ -281,7 +281,7 @@ def test_the_window_opens_on_an_ack_and_shuts_by_itself(cluster: Cluster, probe:
     seen = await_window(probe, "lag", 0, (2, 3), offset=0, limit_s=0.4)
     assert all((state.leo, state.hw) == (1, 0) for state in seen.values())
     assert await_settled(probe, "lag", 0, (1, 2, 3), offset=1, limit_s=60) == 1
-    with pytest.raises(WaitTimeoutError, match=r"2, 3 to hold lag-0@0 above their HW.*hw=1"):
+    with pytest.raises(WaitTimeoutError, match=r"2, 3 to have lag-0@0 above their HW.*hw=1"):
         await_window(probe, "lag", 0, (2, 3), offset=0, limit_s=0.2)
 
 
@@ -356,7 +356,7 @@ def test_without_a_whole_loopback_each_broker_has_a_port(
 def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     with pytest.raises(
-        HarnessError, match=r"(?s)(broker 1|controller|format) died .*log\.segment\.bytes"
+        HarnessError, match=r"(?s)(broker 1|controller|format) exited .*log\.segment\.bytes"
     ) as caught:
         open_cluster(
             release(name), tmp_path, brokers=1, broker_config={"log.segment.bytes": "many"}

@@ -116,7 +116,7 @@ def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(
     client: Client, tmp_path: Path
 ) -> None:
     before = open_claims()
-    with pytest.raises(HarnessError, match=r"(?s)broker 1 died .*log\.segment\.bytes") as caught:
+    with pytest.raises(HarnessError, match=r"(?s)broker 1 exited .*log\.segment\.bytes") as caught:
         one_broker(tmp_path, **{"log.segment.bytes": "many"})
     assert str(tmp_path / "logs") in caught.value.hint
     await_nothing(client, before)

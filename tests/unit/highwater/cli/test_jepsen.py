@@ -116,7 +116,7 @@ POLLED: Final = "{:process 1, :type :ok, :f :poll, :value [[:poll {}]]}\n"
 UNPOLLED: Final = "{:process 1, :type :info, :f :poll, :value [[:poll]]}\n"
 WRITTEN: Final = "{:process 2, :type :ok, :f :txn, :value [[:send 4 [0 1]]]}\n"
 UNANSWERED: Final = "No send was acknowledged, so no guarantee was tested."
-UNREAD: Final = "acknowledged but no poll succeeded: no reader checked whether the records exist."
+UNREAD: Final = "acknowledged, but no poll succeeded: no reader checked whether the records exist."
 
 
 @pytest.mark.slow

@@ -183,7 +183,7 @@ def test_of_a_scope_that_does_not_fit_nothing_is_known() -> None:
 def test_what_the_model_does_not_know_is_refused() -> None:
     with pytest.raises(UsageError, match="no transactions"):
         TransactionSettings(kafka="0.10.2.2").rules()
-    with pytest.raises(UsageError, match="no client") as refused:
+    with pytest.raises(UsageError, match="does not know client") as refused:
         TransactionSettings(kafka="4.4.0", client="librdkafk").rules()
     assert "librdkafka" in refused.value.hint
     with pytest.raises(UsageError, match="no rule"):

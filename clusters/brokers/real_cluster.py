@@ -427,6 +427,11 @@ class RealCluster(AdministeredCluster):
 
     def _await_registration(self) -> None:
         expected = frozenset(self._brokers)
+
+        def look() -> frozenset[int]:
+            self._require_alive()  # a container's port listens even if its broker has exited
+            return _live(view)
+
         with contextlib.closing(self._view()) as view:
             # Connect only to brokers' ports. If a client disconnects before ZooKeeper 3.4 has
             # loaded its data, that ZooKeeper loops for ever.
@@ -434,10 +439,13 @@ class RealCluster(AdministeredCluster):
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
                 node.wait_for(
-                    partial(_live, view),
-                    "and every other broker to register",
-                    lambda live: live == expected,
+                    look, "and every other broker to register", lambda live: live == expected
                 )
+
+    def _require_alive(self) -> None:
+        """Raise an error if a node has exited: brokers wait for each other."""
+        for node in self._nodes:
+            node.require_alive()
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
         """Wait in parallel until every broker listens, because containers respond slowly.
@@ -447,8 +455,7 @@ class RealCluster(AdministeredCluster):
         cancelled = threading.Event()
 
         def look(broker: Node) -> None:
-            for starting in self._nodes:  # brokers wait for each other: none may exit
-                starting.require_alive()
+            self._require_alive()
             if not cancelled.is_set():
                 broker.require_listening()
 

@@ -61,13 +61,14 @@ class Steering:
             seen: names of the situations that need no run.
             seed: the seed of the first run; each later run has the next number.
         """
-        depths = self.reachable(kafka).depths
+        reachable = self.reachable(kafka)
+        depths = reachable.depths
         for number in sorted(depths, key=lambda number: (depths[number], number)):
             name = name_of(number)
             if name in seen:
                 continue
             try:
-                counterexample = self.reachable(kafka).counterexample(number)
+                counterexample = reachable.counterexample(number)
                 schedule = compile_for(counterexample, kafka)
             except HighwaterError:
                 # Brokers cannot follow this path. Or it has a round whose result depends on the

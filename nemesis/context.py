@@ -294,7 +294,7 @@ class ScheduleContext:
             yield messages
         finally:
             messages.release("schedule")
-            self.fault_log.fault(fault, "heal", f"the message {message} is healed")
+            self.fault_log.fault(fault, "heal", f"no longer {VERBS[action]}: {message}")
         if not messages.caught:
             raise ScheduleNotFollowedError(f"the relay saw no message for the rule: {text}")
 

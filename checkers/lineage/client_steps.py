@@ -9,7 +9,7 @@ from highwater.harness.runs.verdict import Witness
 
 _SOURCE: Final = "history/ops"
 _SAYS: Final = {
-    "inconsistent-offsets": "clients know several records at {place}: {copies}.",
+    "inconsistent-offsets": "clients know several records at the same offset, {place}: {copies}.",
     "phantom": "{last} read {record} at {place}; no producer sent it.",
     "G1a": "{first} failed to send {record}, but {last} read it at {place}.",
     "precommitted-read": "{last} sent {record} and read it in the same operation.",
@@ -20,9 +20,10 @@ _SAYS: Final = {
     "nonmonotonic-poll": "{last} polled {to} after {from_}: its position went back.",
     "int-nonmonotonic-poll": "{last} received {to} after {from_} in one operation: its position "
     "went back.",
-    "nonmonotonic-send": "{last} sent {to} after {from_}, but their order in the log is reversed.",
-    "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation, but their order "
-    "in the log is reversed.",
+    "nonmonotonic-send": "{last} sent {from_} first and then {to}, but the log has them in "
+    "reverse order.",
+    "int-nonmonotonic-send": "{last} sent {from_} first and then {to} in one operation, but the "
+    "log has them in reverse order.",
     "resurrected-value": "{first} deleted the key of {record}, and the tombstone was "
     "acknowledged at a later offset. But the final read returned {record} "
     "at {place} as the key's last value.",
@@ -74,7 +75,7 @@ def witnesses(row: Row) -> tuple[Witness, ...]:
             who=step["process"],
             what=step["kind"],
             time_ns=step["invoke_ns"],
-            says=f"{step['process']} {_did(step)} {_record(step)} ({step['outcome']}).",
+            says=f"{step['process']} {_did(step)} {_record(step)}{_ending(step)}.",
             source=_SOURCE,
         )
         for step in row["steps"]
@@ -83,6 +84,14 @@ def witnesses(row: Row) -> tuple[Witness, ...]:
 
 def _did(step: Row) -> str:
     return "sent" if step["kind"] == SEND else step["kind"]
+
+
+def _ending(step: Row) -> str:
+    if step["outcome"] == "ok":
+        return ", and it was acknowledged" if step["kind"] == SEND else ""
+    return (
+        ", but the client reported a failure" if step["outcome"] == "fail" else ", without a result"
+    )
 
 
 def _record(step: Row) -> str:

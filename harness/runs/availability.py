@@ -42,9 +42,11 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """The length and the partition as text: ``at least 3.2 s (events-0 from 1.5 s on)``."""
+        """The length, the partition and the beginning as text."""
         length = f"{'at least ' * self.least}{self.seconds:.1f} s"
-        return f"{length} ({self.where} from {self.since_s:.1f} s on)" if self.where else length
+        if not self.where:
+            return length
+        return f"{length} ({self.where}, from {self.since_s:.1f} s after the run's start)"
 
 
 def says(outage: Outage | None) -> str:

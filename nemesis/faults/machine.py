@@ -155,7 +155,11 @@ def clock_drift(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Let a node's wall clock run at half to three times the speed."""
     gain = _choose(aim, _DRIFTS)
     with _moving(_nodes(cluster, aim), itertools.count(gain, gain)):
-        yield f"the clock of {_title(cluster, aim)} gains {gain:g} s a second"
+        yield f"the clock of {_title(cluster, aim)} {_drift(gain)} every second"
+
+
+def _drift(gain: float) -> str:
+    return f"gains {gain:g} s" if gain > 0 else f"loses {-gain:g} s"
 
 
 def _files(node: ClusterNode) -> list[Path]:

@@ -226,7 +226,7 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     assert messages.causes == ["schedule"]
     assert noted.notes == [
         ("hold-message", "inject", None, "to be held: EndTxn client:*>broker-1"),
-        ("hold-message", "heal", None, "the message EndTxn client:*>broker-1 is healed"),
+        ("hold-message", "heal", None, "no longer held: EndTxn client:*>broker-1"),
     ]
     with pytest.raises(UsageError), context.intercept("keep EndTxn"):
         pass

@@ -23,9 +23,16 @@ ROOT = Path(__file__).parents[2]
 PYTEST = ["-m", "pytest", "-p", "no:cacheprovider"]
 
 
-def start(words: Sequence[str], *, folder: Path, python: Path) -> "subprocess.Popen[str]":
+def start(
+    words: Sequence[str], temporary: Path, *, folder: Path, python: Path
+) -> "subprocess.Popen[str]":
+    """Start pytest, which makes its temporary directories in one that it need not share.
+
+    In the usual place, pytest removes what older sessions left before it ends, which takes minutes
+    after tests of many brokers.
+    """
     return subprocess.Popen(
-        [python, *PYTEST, *words],
+        [python, *PYTEST, f"--basetemp={temporary / 'pytest'}", *words],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -34,8 +41,8 @@ def start(words: Sequence[str], *, folder: Path, python: Path) -> "subprocess.Po
     )
 
 
-def run(words: Sequence[str], *, folder: Path, python: Path) -> tuple[int, str]:
-    process = start(words, folder=folder, python=python)
+def run(words: Sequence[str], temporary: Path, *, folder: Path, python: Path) -> tuple[int, str]:
+    process = start(words, temporary, folder=folder, python=python)
     out, _ = process.communicate(timeout=500)
     return process.returncode, out
 
@@ -68,7 +75,7 @@ def test_the_example_works_from_a_wheel_outside_the_checkout(
     project = tmp_path / "example"
     shutil.copytree(ROOT / "docs" / "examples", project, ignore=shutil.ignore_patterns("store"))
     words = [f"--highwater-kafka=0.10.2.2,{MODERN}", "-k", "stays", "--junitxml=junit.xml"]
-    code, out = run(words, folder=project, python=installed)
+    code, out = run(words, tmp_path, folder=project, python=installed)
     assert code == pytest.ExitCode.TESTS_FAILED, out
     assert "1 failed, 1 passed" in out
     for said in (
@@ -200,7 +207,7 @@ def test_long(kafka_cluster, kafka_run):
 """
     )
     words = ["--highwater-kafka=0.10.2.2", "--highwater-store=store"]
-    process = start(words, folder=tmp_path, python=Path(sys.executable))
+    process = start(words, tmp_path, folder=tmp_path, python=Path(sys.executable))
     await_phase(tmp_path / "store", "running", process)
     family = await_family(process, brokers=6)
     os.kill(process.pid, signal.SIGINT)
@@ -221,7 +228,10 @@ def test_the_story_for_both_drivers_goes_alike_in_containers(tmp_path: Path) -> 
     junit = tmp_path / "junit.xml"
     module = "tests/kafka/test_both_drivers.py"
     code, out = run(
-        [module, *words, f"--junitxml={junit}"], folder=ROOT, python=Path(sys.executable)
+        [module, *words, f"--junitxml={junit}"],
+        tmp_path,
+        folder=ROOT,
+        python=Path(sys.executable),
     )
     assert code == pytest.ExitCode.OK, out
     runs = [_properties(case) for case in _cases(junit) if case.find("properties") is not None]

@@ -62,7 +62,15 @@ def test_a_lossy_run_shrinks_to_the_fault_that_does_it(tmp_path: Path) -> None:
 
     # Not by pytester: it forgets our modules, and what they register would be registered twice.
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", folder / "test_shrunk.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            f"--basetemp={folder / 'pytest'}",
+            folder / "test_shrunk.py",
+        ],
         cwd=folder,
         check=False,
         capture_output=True,

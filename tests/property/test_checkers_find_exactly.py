@@ -21,7 +21,7 @@ from tests.support.seeds import histories
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COUNT = histories(12, 240)
-TOGETHER = min(COUNT, 60)
+TOGETHER = min(COUNT, 200)
 
 FATES = (
     "kept",

@@ -9,7 +9,7 @@ from highwater.harness.runs.verdict import Witness
 
 _SOURCE: Final = "history/ops"
 _SAYS: Final = {
-    "inconsistent-offsets": "clients know several records at the same offset, {place}: {copies}.",
+    "inconsistent-offsets": "for {place} clients know several records: {copies}.",
     "phantom": "{last} read {record} at {place}; no producer sent it.",
     "G1a": "{first} failed to send {record}, but {last} read it at {place}.",
     "precommitted-read": "{last} sent {record} and read it in the same operation.",

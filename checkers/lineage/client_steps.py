@@ -9,7 +9,7 @@ from highwater.harness.runs.verdict import Witness
 
 _SOURCE: Final = "history/ops"
 _SAYS: Final = {
-    "inconsistent-offsets": "for {place} clients know several records: {copies}.",
+    "inconsistent-offsets": "clients know different records at {place}: {copies}.",
     "phantom": "{last} read {record} at {place}; no producer sent it.",
     "G1a": "{first} failed to send {record}, but {last} read it at {place}.",
     "precommitted-read": "{last} sent {record} and read it in the same operation.",

@@ -231,8 +231,9 @@ def write_junit(file: "Path | None", runs: "Sequence[Run]") -> None:
     """Write the verdicts of runs as JUnit XML, unless ``file`` is None."""
     if file is not None:
         from highwater.reports import formats  # noqa: PLC0415 - needed here only
+        from highwater.reports.run_summary import RunSummary  # noqa: PLC0415 - beside it
 
-        summaries = [formats.RunSummary.of(run) for run in runs]
+        summaries = [RunSummary.of(run) for run in runs]
         write_whole(file, formats.junit(summaries).encode())
 
 

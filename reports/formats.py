@@ -4,20 +4,18 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.report_types import Reconciliation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.store import Run, RunStatus
 from highwater.harness.runs.verdict import INVALID, LOSSY, UNKNOWN, VALID, Verdict
 from highwater.reports import model_text
 from highwater.reports.markdown import escape, table
+from highwater.reports.run_summary import RunSummary
 from highwater.reports.text import plain
+from highwater.reports.traces import otlp
 
 LISTED_MAX: Final = 20
 """Maximum number of anomalies that are listed for a run; the rest is only counted."""
@@ -31,33 +29,6 @@ _MARKS: Final = {
     INVALID: "✕ **invalid**",
     UNKNOWN: "? unknown",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
-    """The plan, verdict and model's explanation of a judged run; ``model`` may be None."""
-
-    run: Run
-    plan: Plan
-    status: RunStatus
-    verdict: Verdict
-    model: Reconciliation | None
-
-    @classmethod
-    def of(cls, run: Run) -> Self:
-        """Read the documents of a judged run."""
-        return cls(
-            run=run,
-            plan=run.plan(),
-            status=run.status(),
-            verdict=run.verdict(),
-            model=model_text.read(run),
-        )
-
-    @property
-    def what(self) -> str:
-        """The faults or the story of the run's plan."""
-        return self.plan.happens.replace(",", ", ")
 
 
 def find_format(name: str) -> Callable[[Sequence[RunSummary]], str]:
@@ -159,6 +130,7 @@ _FORMATS: Final[Mapping[str, Callable[[Sequence[RunSummary]], str]]] = {
     "json": as_json,
     "junit": junit,
     "github": annotations,
+    "otlp": otlp,
 }
 
 

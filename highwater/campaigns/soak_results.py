@@ -6,6 +6,7 @@
   runs/          a store with the runs that were kept
   paths/         with --steer: the paths to the situations that runs aimed at
   summary.md     a summary of all rows
+  metrics.prom   its counts for Prometheus
 """
 
 import shlex

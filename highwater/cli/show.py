@@ -29,7 +29,8 @@ def report(
         str,
         Option(
             "--format",
-            help="Format: html writes pages; md, json, junit and github (annotations) are printed.",
+            help="Format: html writes pages; md, json, junit, github (annotations) and otlp (spans)"
+            " are printed.",
         ),
     ] = "html",
     show: Annotated[bool, Option("--open", help="Open the last page in a browser.")] = False,
@@ -41,6 +42,7 @@ def report(
     from highwater.reports import formats
     from highwater.reports.pages.matrix import write as write_page
     from highwater.reports.pages.run import write as write_report
+    from highwater.reports.run_summary import RunSummary
 
     folder = MatrixFolder.named(runs, store)
     opened = [Store(store).open(name) for name in runs] if folder is None else folder.runs()
@@ -50,7 +52,7 @@ def report(
                 "--open opens a page, which only --format html writes", hint="Leave --format out."
             )
         write = formats.find_format(form)
-        summaries, refused = _readable(opened, formats.RunSummary.of)
+        summaries, refused = _readable(opened, RunSummary.of)
         sys.stdout.write(write(summaries))
         raise typer.Exit(FAILED if refused else OK)
     refused = 0

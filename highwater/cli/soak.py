@@ -90,6 +90,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     Exit codes: 1 a run has unexplained findings, 3 a run could not be judged, else 0.
     """
     from highwater.campaigns.nightly_plan import find_drivers, find_releases
+    from highwater.campaigns.soak_metrics import write_metrics
     from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
     from highwater.campaigns.soak_run import OVERALL, perform
     from highwater.campaigns.soak_summary import exit_code, markdown
@@ -119,6 +120,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
 
     def write(rows: list[SoakRow]) -> None:
         (folder.path / "summary.md").write_text(markdown(whole, rows), encoding="utf-8")
+        write_metrics(folder.path / "metrics.prom", rows)
 
     with console.progress(plain=(OVERALL,)) as progress:
         rows = perform(folder, whole, bounds, spark=spark, progress=progress, on_rows=write)

@@ -12,7 +12,7 @@ from highwater.harness.runs.faults.times import Strike, Strikes, strike_of
 NEVER: Final = (1 << 63) - 1
 """A time in nanoseconds after the end of any run."""
 
-_MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is (?:healed|mended)")
+_MESSAGE: Final = re.compile(r"(?:to be|no longer) \w+: (.+)|the message (.+) is (?:healed|mended)")
 """A pattern for the message's name in a row about a fault on a message."""
 
 

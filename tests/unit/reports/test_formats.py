@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from highwater.harness.base.errors import UsageError
-from highwater.reports.formats import RunSummary, annotations, find_format, junit, markdown
+from highwater.reports.formats import annotations, find_format, junit, markdown
+from highwater.reports.run_summary import RunSummary
 from tests.browser.samples import write_all
 
 

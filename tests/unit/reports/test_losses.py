@@ -11,9 +11,10 @@ from highwater.console import COLOURS
 from highwater.harness.campaigns.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import LOSSY
-from highwater.reports.formats import RunSummary, junit, markdown
+from highwater.reports.formats import junit, markdown
 from highwater.reports.pages import comparison, matrix, store_index
 from highwater.reports.pages.run import write
+from highwater.reports.run_summary import RunSummary
 from tests.browser.samples import SAMPLES
 from tests.support.html_pages import Balance, parsed
 

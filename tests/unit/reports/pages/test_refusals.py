@@ -12,9 +12,9 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.campaigns.matrix_cells import Axes, Matrix, MatrixFolder
 from highwater.harness.runs.history import TABLES, StreamWriter
 from highwater.harness.runs.store import Run
-from highwater.reports.formats import RunSummary
 from highwater.reports.pages import comparison, store_index
 from highwater.reports.pages.run import write
+from highwater.reports.run_summary import RunSummary
 from tests.browser.samples import SAMPLES
 
 Spoil = Callable[[Run], object]

@@ -17,6 +17,8 @@ _FAULTS_MAX: Final = 12
 """The greatest number of faults in a record's evidence. If a run has more faults, the evidence has
 only the first and the last faults."""
 
+_NO_VALUE: Final = "a record without a value"
+
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
 
@@ -199,7 +201,8 @@ def _replaced(subject: Subject) -> Iterator[Witness]:
 def _read(subject: Subject) -> Iterator[Witness]:
     for row in subject.reads:
         reader = "The final reader" if row["phase"] == FINAL else row["process"]
-        not_this_record = "" if row["value"] == subject.value else f", and not {subject.value},"
+        this = subject.value is None or row["value"] == subject.value
+        not_this_record = "" if this else f", and not {subject.value},"
         yield Witness(
             who=row["process"],
             what="read",
@@ -247,11 +250,11 @@ def _disks(subject: Subject) -> Iterator[Witness]:
         for broker, epoch, value in copies_there or [(end.broker, None, None)]:
             written_in_epoch = "" if epoch is None else f", written in epoch {epoch}"
             if copies_there and began.get(broker, 0) > subject.offset:
-                says = f"The disk of broker {broker} holds {value} at {place}"
+                says = f"The disk of broker {broker} holds {value or _NO_VALUE} at {place}"
                 says += f"{written_in_epoch}, but its log"
                 says += f" begins at {began[broker]}: the record cannot be read."
             elif copies_there:
-                says = f"The disk of broker {broker} holds {value} at {place}{written_in_epoch}."
+                says = f"The disk of broker {broker} holds {value or _NO_VALUE} at {place}{written_in_epoch}."
             elif end.last is None or end.last < subject.offset:
                 says = f"The disk of broker {broker} ends before {place}."
             else:

@@ -133,4 +133,6 @@ def _commit_expiring(
     early_s = expires_at - time.time()
     if count > 1 and early_s <= 0:
         raise ScheduleNotFollowedError(f"the groups' offsets were committed {-early_s:.1f} s late")
-    context.note(f"{count:,} groups have an offset, which expires in {early_s:.1f} s", coordinator)
+    have = "1 group has an offset" if count == 1 else f"{count:,} groups have an offset each"
+    when = f"expires in {early_s:.1f} s" if early_s > 0 else "has expired"
+    context.note(f"{have}, which {when}", coordinator)

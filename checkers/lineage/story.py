@@ -248,13 +248,14 @@ def _disks(subject: Subject) -> Iterator[Witness]:
             continue
         copies_there = [copy for copy in disk_copies if copy[0] == end.broker]
         for broker, epoch, value in copies_there or [(end.broker, None, None)]:
+            record = value or _NO_VALUE
             written_in_epoch = "" if epoch is None else f", written in epoch {epoch}"
             if copies_there and began.get(broker, 0) > subject.offset:
-                says = f"The disk of broker {broker} holds {value or _NO_VALUE} at {place}"
+                says = f"The disk of broker {broker} holds {record} at {place}"
                 says += f"{written_in_epoch}, but its log"
                 says += f" begins at {began[broker]}: the record cannot be read."
             elif copies_there:
-                says = f"The disk of broker {broker} holds {value or _NO_VALUE} at {place}{written_in_epoch}."
+                says = f"The disk of broker {broker} holds {record} at {place}{written_in_epoch}."
             elif end.last is None or end.last < subject.offset:
                 says = f"The disk of broker {broker} ends before {place}."
             else:

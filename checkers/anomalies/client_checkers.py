@@ -135,8 +135,8 @@ STEPS: Final = (
     Kind(
         "int-send-skip",
         guarantee="No other transaction's records are between the records of a transaction.",
-        singular="transaction has records of other transactions among its own",
-        plural="times a transaction has records of other transactions among its own",
+        singular="case of other transactions' records between the records of one",
+        plural="cases of other transactions' records between the records of one",
         severity=Severity.EXPECTED,
         promise=UNORDERED,
         breaks=never,

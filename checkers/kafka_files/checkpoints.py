@@ -84,7 +84,7 @@ def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]
     if not lines:
         return []  # the broker created the file when it started, and has not written it yet
     if lines[0].strip() != _VERSION:
-        raise _malformed(path, 1, f"version {lines[0]!r}")
+        raise _malformed(path, 1, f"unknown version {lines[0]!r}")
     count = _number(path, 2, lines[1]) if len(lines) > 1 else -1
     entries = [(line, words.split()) for line, words in enumerate(lines[2:], start=3)]
     if len(entries) != count:
@@ -99,7 +99,7 @@ def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]
 
 def _number(path: Path, line: int, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise _malformed(path, line, f"the file has {text!r} instead of a number")
+        raise _malformed(path, line, f"the file has {text!r} instead of a number of 0 or more")
     return int(text)
 
 

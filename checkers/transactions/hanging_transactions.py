@@ -62,8 +62,8 @@ def _says(row: Row) -> str:
     Kind(
         HANGING,
         guarantee="If a coordinator has ended a transaction, no partition has it open.",
-        singular="transaction that has ended is open in a partition, and hides later records",
-        plural="transactions that have ended are open in partitions, and hide later records",
+        singular="transaction has ended but is still open in a partition, and hides later records",
+        plural="transactions have ended but are still open in partitions, and hide later records",
         severity=Severity.SERIOUS,
         promise="progress: every transaction ends, at the latest by its timeout (KIP-98)",
         breaks=if_committed_is_kept,

@@ -92,13 +92,13 @@ class FaultCounts:
 
     @property
     def says(self) -> str:
-        """The faults with counts and duration, such as ``kill 3 times, pause once, in 12 s``."""
+        """The faults with counts and duration, such as ``kill 3 times, pause once, over 12 s``."""
         if self.rolled_s and not self.faults.keys() - {ROLLING}:
             first, last = self.rolled_s
             return f"{self.counted}, from {first:.0f} s to {last:.0f} s of the run"
         if self.seconds < _SHORT_S:
             return self.counted
-        return f"{self.counted}, in {self.seconds:.{0 if self.seconds >= _WHOLE_S else 1}f} s"
+        return f"{self.counted}, over {self.seconds:.{0 if self.seconds >= _WHOLE_S else 1}f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,8 +142,8 @@ def test_one_fault_is_enough_and_what_it_was_is_told(
 ) -> None:
     verdict = verdicts["struck"]
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
-    assert verdict.happened == "kill once, in 3.0 s (planned: kill at random for 8 s)"
-    assert "<b>kill once, in 3.0 s</b>" in page(runs["struck"])
+    assert verdict.happened == "kill once, over 3.0 s (planned: kill at random for 8 s)"
+    assert "<b>kill once, over 3.0 s</b>" in page(runs["struck"])
 
 
 def test_a_fault_that_was_to_hit_a_program_and_did_not_is_named(

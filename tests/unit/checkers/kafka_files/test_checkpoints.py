@@ -37,13 +37,13 @@ def test_an_empty_one_has_no_entries(file: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("\n", "line 1: version ''"),
-        ("1\n0\n", "line 1: version '1'"),
+        ("\n", "line 1: unknown version ''"),
+        ("1\n0\n", "line 1: unknown version '1'"),
         ("0\n", "line 2: the file has 0 entries, but its second line announces -1"),
-        ("0\nmany\n", "line 2: the file has 'many' instead of a number"),
+        ("0\nmany\n", "line 2: the file has 'many' instead of a number of 0 or more"),
         ("0\n2\nevents 0 17\n", "line 2: the file has 1 entries, but its second line announces 2"),
         ("0\n1\nevents 0\n", "line 3: the line has 2 words instead of 3"),
-        ("0\n1\nevents 0 -5\n", "line 3: the file has '-5' instead of a number"),
+        ("0\n1\nevents 0 -5\n", "line 3: the file has '-5' instead of a number of 0 or more"),
         ("0\n2\nevents 0 5\nevents 0 6\n", "line 4: events-0 has a second entry"),
     ],
 )

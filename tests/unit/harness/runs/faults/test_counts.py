@@ -45,8 +45,8 @@ def test_faults_are_counted_and_timed_from_the_first_to_the_end_of_the_last() ->
     fault_counts = FaultCounts.of(KILLS)
     assert fault_counts.faults == {"kill": 3, "pause": 1}
     assert (fault_counts.count, fault_counts.seconds, fault_counts.nothing) == (4, 12.0, False)
-    assert fault_counts.says == "kill 3 times, pause once, in 12 s"
-    assert FaultCounts.of(KILLS[:4]).says == "kill twice, in 3.0 s"
+    assert fault_counts.says == "kill 3 times, pause once, over 12 s"
+    assert FaultCounts.of(KILLS[:4]).says == "kill twice, over 3.0 s"
 
 
 def test_one_that_was_never_healed_has_no_length_and_notes_are_no_faults() -> None:
@@ -75,7 +75,7 @@ def test_a_rolling_restart_is_told_by_its_brokers_also_if_it_ended_early() -> No
     assert not early.nothing
     assert FaultCounts.of(ROLLS[:1]).nothing
     mixed = FaultCounts.of([*ROLLS, row(60, "kill"), row(61, "kill", "heal")])
-    assert mixed.says == "3 brokers restarted in order, kill once, in 58 s"
+    assert mixed.says == "3 brokers restarted in order, kill once, over 58 s"
 
 
 def test_many_kinds_are_cut_short() -> None:
@@ -92,19 +92,19 @@ def test_a_planned_move_of_a_replay_is_counted() -> None:
 @pytest.mark.parametrize(
     ("plan", "rows", "value", "means", "named"),
     [
-        (RANDOM, KILLS, "kill 3 times, pause once, in 12 s",
+        (RANDOM, KILLS, "kill 3 times, pause once, over 12 s",
          "planned: kill, pause at random for 30 s", "kill 3 times, pause once"),
         (RANDOM, [], "nothing", "no fault was injected; planned: kill, pause at random for 30 s",
          "no fault was injected"),
         (RANDOM, None, "not known", "planned: kill, pause at random for 30 s", "kill, pause"),
-        (STORY, KILLS[1:4], "loss", "a story: kill twice, in 3.0 s", "loss"),
+        (STORY, KILLS[1:4], "loss", "a story: kill twice, over 3.0 s", "loss"),
         (STORY, [], "nothing", "no fault was injected; planned: the story loss",
          "no fault was injected"),
         (STORY, None, "loss", "a story", "loss"),
         (REPLAY, MOVES, "two moves", "a replay of the model's schedule: 3 steps taken",
          "two moves"),
-        (replace(CALM, steps=(FaultStep(fault="kill", at_s=1),)), KILLS[1:3], "kill once, in 2.0 s",
-         "planned: 1 step, one by one", "kill once"),
+        (replace(CALM, steps=(FaultStep(fault="kill", at_s=1),)), KILLS[1:3],
+         "kill once, over 2.0 s", "planned: 1 step, one by one", "kill once"),
         (CALM, [], "nothing", "a calm run", "calm"),
         (CALM, None, "nothing", "a calm run", "calm"),
     ],

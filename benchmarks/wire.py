@@ -1,4 +1,4 @@
-"""Measure the relay: ``python -m benchmarks.wire [windows|cost|clients] [RELEASE]``.
+"""Measure the relay: ``python -m benchmarks.wire [windows|cost|clients|clocks] [RELEASE]``.
 
 ``windows`` holds the HW-lag window open for 5 s and for 60 s, in 20 parallel attempts. Each attempt
 has its own partition, and every partition has its own connection to each follower. An attempt
@@ -9,7 +9,9 @@ messages are released.
 ``cost`` compares clusters of a release in turns: without the relay, with the relay between nodes,
 and with clients through the relay, too. It measures 1 kB records at full speed with acks=all, and
 the median time to the acknowledgement of single records. ``clients`` compares a cluster without the
-relay with one whose clients connect through the relay, which holds nothing.
+relay with one whose clients connect through the relay, which holds nothing. ``clocks`` compares it
+with one whose nodes have clocks of their own, which show the machine's time. Every comparison has
+the CPU seconds of the brokers, too.
 """
 
 import contextlib
@@ -22,9 +24,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import psutil
 from confluent_kafka import Producer
 
-from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
+from highwater.clusters.brokers.coordinator import RealNode
+from highwater.clusters.core.interfaces import (
+    PLAIN,
+    Cluster,
+    NodeOptions,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
@@ -50,17 +61,25 @@ _LOOK_EVERY_S: Final = 0.5
 _ANSWER_S: Final = 60.0
 
 
-KINDS: Final = {
+KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "direct": {"wired": False},
     "wire": {"wired": True},
     "clients": {"wired": True, "clients_wired": True},
+    "clocks": {"wired": False, "options": NodeOptions(clocks=True)},
 }
 
 
 class Cost(NamedTuple):
-    """Megabytes per second at full speed, and milliseconds to one acknowledgement."""
+    """Speeds of a cluster.
+
+    Attributes:
+        rate: megabytes per second at full speed.
+        cpu_s: CPU seconds of the brokers for the records at full speed.
+        latency_ms: milliseconds to one acknowledgement.
+    """
 
     rate: float
+    cpu_s: float
     latency_ms: float
 
 
@@ -72,6 +91,7 @@ def opened(
     partitions: int,
     settings: Mapping[str, str],
     clients_wired: bool = False,
+    options: NodeOptions = PLAIN,
 ) -> Iterator[Cluster]:
     """Open three brokers and a topic that broker 1 leads."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
@@ -82,6 +102,7 @@ def opened(
             broker_config=settings,
             wired=wired,
             clients_wired=clients_wired,
+            options=options,
         )
         with contextlib.closing(cluster):
             cluster.create_topic(TOPIC, [[LEADER, *FOLLOWERS]] * partitions, {})
@@ -226,7 +247,7 @@ def seen_by_wire(
     return held == set(FOLLOWERS) and not told
 
 
-def cost(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> None:
+def cost(names: tuple[str, ...], kinds: tuple[str, ...]) -> None:
     for name in names:
         with contextlib.ExitStack() as stack:
             clusters = {
@@ -246,7 +267,11 @@ def cost(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> None:
             for kind, costs in found.items()
         }
         for kind, one in means.items():
-            print(f"{name:>9} {kind:>7}: {one.rate:.1f} MB/s, {one.latency_ms:.2f} ms", flush=True)
+            print(
+                f"{name:>9} {kind:>7}: {one.rate:.1f} MB/s, brokers' CPU {one.cpu_s:.2f} s,"
+                f" {one.latency_ms:.2f} ms",
+                flush=True,
+            )
             if kind != "direct":
                 share = one.rate / means["direct"].rate
                 more = one.latency_ms - means["direct"].latency_ms
@@ -256,11 +281,12 @@ def cost(names: tuple[str, ...], kinds: tuple[str, ...] = tuple(KINDS)) -> None:
 def measure(cluster: Cluster) -> Cost:
     value = bytes(RECORD_BYTES)
     client = producer(cluster, **{"linger.ms": 5, "queue.buffering.max.messages": FLOOD})
-    began = time.perf_counter()
+    cpu_s, began = broker_cpu_s(cluster), time.perf_counter()
     for _ in range(FLOOD):
         client.produce(TOPIC, value, partition=0)
     assert client.flush(120) == 0
     rate = FLOOD * RECORD_BYTES / (time.perf_counter() - began) / 1e6
+    cpu_s = broker_cpu_s(cluster) - cpu_s
     client = producer(cluster, **{"linger.ms": 0})
     waits = []
     for _ in range(SINGLE):
@@ -268,17 +294,23 @@ def measure(cluster: Cluster) -> Cost:
         client.produce(TOPIC, value, partition=0)
         client.flush(30)
         waits.append(time.perf_counter() - began)
-    return Cost(rate, 1000 * statistics.median(waits[SINGLE // 10 :]))
+    return Cost(rate, cpu_s, 1000 * statistics.median(waits[SINGLE // 10 :]))
+
+
+def broker_cpu_s(cluster: Cluster) -> float:
+    """Return the CPU seconds that the brokers' processes have used."""
+    brokers = [broker for broker in cluster.brokers.values() if isinstance(broker, RealNode)]
+    processes = [psutil.Process(pid) for broker in brokers for pid in broker.pids]
+    return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
 def main(words: list[str] | None = None) -> None:
     words = words or []
-    releases = tuple(word for word in words if word not in {"windows", "cost", "clients"})
-    if "clients" in words:
-        cost(releases or COSTED, ("clients",))
-    elif "windows" not in words:
-        cost(releases or COSTED)
-    if not {"cost", "clients"} & set(words):
+    single = tuple(word for word in words if word in {"clients", "clocks"})
+    releases = tuple(word for word in words if word not in {"windows", "cost", *single})
+    if single or "windows" not in words:
+        cost(releases or COSTED, single or ("wire", "clients"))
+    if not single and "cost" not in words:
         windows(releases or RELEASES)
 
 

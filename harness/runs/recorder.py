@@ -63,6 +63,10 @@ class Clock:
         """Return the nanoseconds since the run's start."""
         return time.monotonic_ns() - self.zero_ns
 
+    def step_ns(self) -> int:
+        """Return by how much the machine's wall clock was moved since the run's start."""
+        return time.time_ns() - self.started_at_ns - self()
+
 
 class Recorder:
     """Writes the streams of one run. Threads may share it.

@@ -90,6 +90,8 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
             and in old runs without a manifest.
         missed: the step of a model's schedule that brokers did not follow.
         standing: partitions in which an open transaction ended the final read.
+        clock_step_s: by how much the machine's wall clock was moved during the run. The times of
+            brokers' log lines are then not known, so the run has no log lines.
     """
 
     phase: Phase
@@ -99,6 +101,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     manifest: str = ""
     missed: MissedStep | None = None
     standing: tuple[StandingEnd, ...] = ()
+    clock_step_s: float = 0.0
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,6 +72,10 @@ class StatusKeeper:
         if ends:
             self._write(standing=tuple(ends))
 
+    def clock_step(self, step_s: float) -> None:
+        """Record that the machine's wall clock was moved during the run."""
+        self._write(clock_step_s=step_s)
+
     def explain(self, causes: Sequence[str]) -> None:
         """If the run has problems, add possible causes; without a problem do nothing."""
         if self._status.problems:

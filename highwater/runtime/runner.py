@@ -60,6 +60,8 @@ READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
 """The time limit of the final read is ``READ_LIMIT_S``, and a second more for each ``READS_PER_S``
 records."""
+CLOCK_STEP_NS: Final = 1_000_000_000
+"""If the machine's wall clock moves by more, the times of log lines are not known."""
 
 
 def execute(
@@ -247,7 +249,10 @@ def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> Runn
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:
     """Add the brokers' log lines, and convert the recorded streams to tables for the checkers."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
-    recorder.log_lines(lines)
+    if abs(step_ns := clock.step_ns()) < CLOCK_STEP_NS:
+        recorder.log_lines(lines)
+    else:
+        keeper.clock_step(round(step_ns / 1e9, 3))
     keeper.explain(endings(lines))
     recorder.close()
     run.seal()

@@ -64,7 +64,7 @@ def assumptions(
             "The HW-lag window was open at a fault": _window(effects),
             "Every step of the schedule was executed": _left_out(run),
             "Every broker was observed at all times without a fault": _observer(evidence),
-            "The clocks of the brokers and of the observer agree": _clocks(evidence),
+            "The clocks of the brokers and of the observer agree": _clocks(evidence, status),
             **flushes,
             "Every replica was in sync before the final read": _quiesced(status),
             "The final read passed every acknowledged record": _final_read(status, verdict),
@@ -166,7 +166,12 @@ def _during(fault: FaultInterval, start: int, end: int, end_ns: int) -> bool:
     return fault.start_ns - _NS <= end and start <= until
 
 
-def _clocks(evidence: RunObservations) -> Measured:
+def _clocks(evidence: RunObservations, status: RunStatus | None) -> Measured:
+    if status and status.clock_step_s:
+        return "not held", (
+            f"The wall clock of the observer was moved by {status.clock_step_s:,.1f} s."
+            " The log lines of the brokers are not used."
+        )
     apart = [
         drop - cut.time_ns
         for observed in evidence.partitions.values()

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.clusters.admin import sessions
+from highwater.clusters.brokers.coordinator import RealNode
 from highwater.clusters.core import addresses
 from highwater.clusters.core.interfaces import (
     Cluster,
@@ -205,6 +206,18 @@ def test_verbs_that_make_no_sense_say_so(cluster: Cluster) -> None:
     broker.resume()
     broker.start()
     assert broker.state == "running"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_without_faults_of_machines_a_node_is_not_changed(cluster: Cluster) -> None:
+    for node in [*cluster.brokers.values(), *cluster.controllers.values()]:
+        assert isinstance(node, RealNode)
+        folder, process = Path(f"/proc/{node.pids[0]}"), psutil.Process(node.pids[0])
+        assert "faketime" not in (folder / "maps").read_text("utf-8", "replace")
+        assert "TracerPid:\t0\n" in (folder / "status").read_text("utf-8", "replace")
+        for limit in (psutil.RLIMIT_FSIZE, psutil.RLIMIT_NOFILE):
+            allowed, most = process.rlimit(limit)
+            assert allowed == most
 
 
 def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: Cluster) -> None:

@@ -1,10 +1,16 @@
 """Lines that brokers of each generation wrote, and what is read off them."""
 
+import time
 from pathlib import Path
 
 import pytest
 
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.store import Run
+from highwater.runtime import runner
 from highwater.runtime.broker_log_parser import CONTROLLER, LINES_MAX, endings, log_lines
+from highwater.runtime.run_status import StatusKeeper
 
 STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
 
@@ -314,3 +320,22 @@ def test_a_broker_that_ends_itself_is_told_of_once(tmp_path: Path) -> None:
             "Encountered fatal fault: no disk (o.a.k.ProcessTerminating)"
         ),
     ]
+
+
+@pytest.mark.parametrize("moved_s", [0, -3600])
+def test_the_lines_are_not_recorded_if_the_clock_of_the_observer_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved_s: int
+) -> None:
+    run, clock = Run(tmp_path), Clock()
+    run.logs.mkdir()
+    (run.logs / "broker-1.log").write_text(
+        "[2026-11-21 05:00:01,000] INFO Truncating log events-0 to offset 3. (kafka.log.Log)\n"
+    )
+    keeper, recorder = StatusKeeper(run, lambda _: None), Recorder(run, clock)
+    now_ns = time.time_ns
+    monkeypatch.setattr("time.time_ns", lambda: now_ns() + moved_s * 1_000_000_000)
+    keeper.phase("frozen")
+    runner._seal(Plan(kafka="4.4.0"), run, recorder, clock, keeper)
+    assert run.table("events/log_lines").num_rows == (0 if moved_s else 1)
+    assert run.status().clock_step_s == pytest.approx(moved_s, abs=1)
+    assert not run.status().problems

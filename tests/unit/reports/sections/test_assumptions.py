@@ -167,6 +167,13 @@ def test_clocks_are_compared_by_cuts_that_both_saw(tmp_path: Path, late: float, 
     assert rested(sample.write(tmp_path))[CLOCKS].word == word
 
 
+def test_a_clock_of_the_observer_that_moved_is_said(tmp_path: Path) -> None:
+    run = SAMPLES["loss"]().write(tmp_path)
+    run.write_struct("status.json", msgspec.structs.replace(run.status(), clock_step_s=-3600.0))
+    found = rested(run)[CLOCKS]
+    assert (found.word, "was moved by -3,600.0 s" in found.observed) == ("not held", True)
+
+
 def test_nothing_observed_is_not_observed(tmp_path: Path) -> None:
     run = SAMPLES["loss"]().write(tmp_path)
     for table in run.path.glob("*/*.parquet"):

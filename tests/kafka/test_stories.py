@@ -194,10 +194,10 @@ def _assert_the_fork_is_inspected(judged: JudgedRun) -> None:
 
 
 def _unacknowledged(plan: Plan) -> int:
-    """The records that are aborted, that no follower has, or that expire."""
+    """The records that are aborted (two with keys), that no follower has, or that expire."""
     told = find_story(plan.story or "")
     alone = told.harm.uncommitted if told.harm and plan.workload.acks == "all" else ()
-    aborted = told.needs.transactions and not told.needs.group
+    aborted = (told.needs.transactions and not told.needs.group) + bool(told.needs.keys)
     return aborted + told.needs.idempotent + 2 * told.needs.java + len(alone)
 
 

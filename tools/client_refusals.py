@@ -88,11 +88,12 @@ class Refusal(NamedTuple):
 
 
 def refusals() -> Iterator[Refusal]:
-    """Yield every refusal that the protocol allows for a transaction's requests."""
+    """Yield every refusal that the protocol allows for a transaction of a dynamic member."""
     for api in APIS_PLAYED:
         for acted in (False, True):
             for error, legal in LEGAL[APIS[api].key].items():
-                if legal.acted in {"either", "after" if acted else "before"}:
+                when = legal.acted in {"either", "after" if acted else "before"}
+                if when and legal.only != "static":
                     yield Refusal(api, error, acted)
 
 

@@ -99,6 +99,12 @@ refused it (`max.message.bytes`), or was down until it expired. Then the program
 not check the futures. An error is correct. ✓ means that the client sent the record again.
 *Committed without it* is [a finding](findings/partial-commit.md).
 """
+_TRUNCATED: Final = """\
+A reader is paused. An unclean election removes records that it has read, and the new leader writes
+other records at their offsets (`tests/kafka/test_truncated_readers.py`, 4.4.0). Readers of
+librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`, kafka-python and franz-go notice this (KIP-320), and
+read these records. Readers of `java:2.1.1`, aiokafka and sarama skip them, and report nothing.
+"""
 _POLL: Final = "poll"
 _JAVA: Final = """\
 This table has the number of runs that broke a story's promise ([hazards.md](hazards.md)), and the
@@ -365,6 +371,7 @@ def clients() -> str:
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))
+    parts += ["## A log that was truncated\n", _TRUNCATED]
     parts += ["## By release of Java's client\n", _JAVA, _java_table(), ""]
     return "\n".join(parts)
 

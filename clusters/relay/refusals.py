@@ -67,13 +67,14 @@ class _Legal(NamedTuple):
         since: first version of the request that may get the error.
         until: first later version that may not get the error.
         only: ``all`` for writes with acks=all, ``producer`` for records with a producer id,
-            ``transaction`` for requests with a transactional id; empty for any.
+            ``transaction`` for requests with a transactional id, ``static`` for those with a
+            ``group.instance.id``; empty for any.
     """
 
     acted: Acted = "either"
     since: int = 0
     until: int = _ALWAYS
-    only: Literal["", "all", "producer", "transaction"] = ""
+    only: Literal["", "all", "producer", "transaction", "static"] = ""
 
 
 _COORDINATOR: Final = {
@@ -116,7 +117,7 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
         "FETCH_SESSION_ID_NOT_FOUND": _Legal(since=7),
         "INVALID_FETCH_SESSION_EPOCH": _Legal(since=7),
     },
-    OFFSET_COMMIT: {**_GROUP, "FENCED_INSTANCE_ID": _Legal("before", since=7)},
+    OFFSET_COMMIT: {**_GROUP, "FENCED_INSTANCE_ID": _Legal("before", since=7, only="static")},
     INIT_PRODUCER_ID: {
         "UNKNOWN_SERVER_ERROR": _Legal(),
         "COORDINATOR_LOAD_IN_PROGRESS": _Legal("before"),
@@ -132,7 +133,7 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
     END_TXN: _TRANSACTION,
     TXN_OFFSET_COMMIT: {
         **_GROUP,
-        "FENCED_INSTANCE_ID": _Legal("before", since=3),
+        "FENCED_INSTANCE_ID": _Legal("before", since=3, only="static"),
         "INVALID_PRODUCER_EPOCH": _Legal("before"),
         "TRANSACTION_ABORTABLE": _Legal("before", since=4),
     },
@@ -162,6 +163,7 @@ def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool
         "all": seen.acks == -1,
         "producer": seen.producer_id is not None,
         "transaction": bool(seen.transactional_id),
+        "static": seen.instance is not None,
     }
     return legal.since <= head.version < legal.until and has[legal.only]
 

@@ -67,6 +67,7 @@ class Properties(NamedTuple):
             both.
         partitions: topic (name or id) and number of each partition in the request.
         group: consumer group in an offset commit.
+        instance: in an offset commit, the ``group.instance.id`` of a static member (KIP-345).
         offsets: in an offset commit, the offset to commit for each partition.
         batches: in a Produce, the record batch for each partition.
         acks: acks of a Produce; -1 means all.
@@ -78,6 +79,7 @@ class Properties(NamedTuple):
     epoch: int | None = None
     partitions: tuple[tuple[str, int], ...] = ()
     group: str | None = None
+    instance: str | None = None
     offsets: tuple[int, ...] = ()
     batches: tuple[RecordBatch, ...] = ()
     acks: int | None = None
@@ -151,8 +153,7 @@ def _offset_commit(cursor: Cursor, version: int) -> Properties:
     if version >= 1:
         cursor.at += 4  # generation
         cursor.name()  # the member
-    if version >= 7:  # noqa: PLR2004 - KIP-345
-        cursor.name()
+    instance = cursor.name() if version >= 7 else None  # noqa: PLR2004 - KIP-345
     cursor.at += 8 * (2 <= version <= 4)  # noqa: PLR2004 - retention
     places, offsets = [], []
     for _ in range(cursor.length(_I32)):
@@ -165,7 +166,8 @@ def _offset_commit(cursor: Cursor, version: int) -> Properties:
             cursor.name()  # metadata
             cursor.tags()
         cursor.tags()
-    return Properties(partitions=tuple(places), group=group, offsets=tuple(offsets))
+    begins = Properties(partitions=tuple(places), group=group, instance=instance)
+    return begins._replace(offsets=tuple(offsets))
 
 
 def _init_producer_id(cursor: Cursor, version: int) -> Properties:
@@ -216,10 +218,11 @@ def _txn_offset_commit(cursor: Cursor, version: int) -> Properties:
     transactional_id = cursor.name()
     group = cursor.name()
     producer_id, epoch = cursor.number(_I64), cursor.number(_I16)
+    instance = None
     if version >= 3:  # noqa: PLR2004 - KIP-447
         cursor.at += 4  # generation
         cursor.name()  # the member
-        cursor.name()  # its instance
+        instance = cursor.name()
     places, offsets = [], []
     for _ in range(cursor.length(_I32)):
         topic = cursor.topic(version, TOPIC_IDS_SINCE[TXN_OFFSET_COMMIT])
@@ -231,7 +234,7 @@ def _txn_offset_commit(cursor: Cursor, version: int) -> Properties:
             cursor.tags()
         cursor.tags()
     begins = Properties(transactional_id, producer_id, epoch, tuple(places))
-    return begins._replace(group=group, offsets=tuple(offsets))
+    return begins._replace(group=group, instance=instance, offsets=tuple(offsets))
 
 
 def _markers(cursor: Cursor, version: int) -> Properties:

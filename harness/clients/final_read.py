@@ -9,7 +9,7 @@ final read of the partition ends there. A longer log does not need more memory.
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -96,8 +96,20 @@ class LastStableOffsets:
     def reached(self, partition: int, offset: int) -> None:
         """Record that the reader has read all records below an offset, and no record after it."""
         fence = self._fences[partition]
-        if fence is not None and offset <= fence and self._at(partition) != offset:
+        if fence is not None and 0 <= offset <= fence and self._at(partition) != offset:
             self._ends[partition] = (offset, self._clock())
+
+    def silent(self, partitions: Iterable[int]) -> None:
+        """Ask leaders for last stable offsets that a reader may never reach.
+
+        If compaction removed the records just below that offset, a reader stays before the gap: it
+        gets no record and no end of the partition.
+        """
+        if self._limit_s is None:
+            return
+        for partition in partitions:
+            if self._fences[partition] is not None and partition not in self._ends:
+                self.reached(partition, self._ask(partition))
 
     def moved(self, partition: int) -> None:
         """Record that the reader got another record of the partition."""
@@ -263,6 +275,8 @@ def _read(
             stable.moved(message.partition() or 0)
         if len(messages) < len(answers):
             _pass_ends(answers, fences, reached, stable)
+        if not answers and plan.workload.keys:
+            stable.silent(p for p, end in ends.items() if reached[p] < end)
         tape.read(messages, invoke_ns)
         stable.look()
         recorder.check()

@@ -154,7 +154,8 @@ def poll(consumer: Consumer, request: Request) -> Request:
             if partition in positions:
                 positions[partition] = (record.offset() or 0) + 1
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its public name
-            out_of_range[str(partition)] = record.offset()
+            # librdkafka names no offset if the log was truncated (KIP-320)
+            out_of_range[str(partition)] = record.offset() or 0
         else:
             print(error, file=sys.stderr, flush=True)
     return {"records": records, "out_of_range": out_of_range}

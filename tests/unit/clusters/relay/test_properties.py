@@ -79,12 +79,13 @@ def offset_commit(version: int) -> tuple[dict[str, Any], Properties]:
         "group_id": "g",
         "generation_id_or_member_epoch": 1,
         "member_id": "m",
-        "group_instance_id": None,
+        "group_instance_id": "i",
         "retention_time_ms": 1,
         "topics": [topic(name=TOPIC, topic_id=ID, partitions=partitions)],
     }
     name = topic_of(version, ids_since=10)
-    return fields, Properties(partitions=((name, 1), (name, 2)), group="g", offsets=(9, 9))
+    wanted = Properties(partitions=((name, 1), (name, 2)), group="g", offsets=(9, 9))
+    return fields, wanted._replace(instance="i" if version >= 7 else None)
 
 
 def init_producer_id(version: int) -> tuple[dict[str, Any], Properties]:
@@ -116,7 +117,6 @@ def add_partitions(version: int) -> tuple[dict[str, Any], Properties]:
 
 
 def txn_offset_commit(version: int) -> tuple[dict[str, Any], Properties]:
-    del version
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     partition = topic.TxnOffsetCommitRequestPartition(
         partition_index=4, committed_offset=1, committed_leader_epoch=2, committed_metadata=None
@@ -126,11 +126,11 @@ def txn_offset_commit(version: int) -> tuple[dict[str, Any], Properties]:
         "group_id": "g",
         "generation_id": 1,
         "member_id": "m",
-        "group_instance_id": None,
+        "group_instance_id": "i",
         "topics": [topic(name=TOPIC, partitions=[partition] * 2)],
     }
     wanted = Properties(NAME, PRODUCER, EPOCH, ((TOPIC, 4),) * 2, group="g", offsets=(1, 1))
-    return fields, wanted
+    return fields, wanted._replace(instance="i" if version >= 3 else None)
 
 
 def markers(version: int) -> tuple[dict[str, Any], Properties]:

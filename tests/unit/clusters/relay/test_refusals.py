@@ -100,6 +100,8 @@ def test_an_error_is_legal_by_version_kind_of_producer_and_time() -> None:
     assert legal("EndTxn", "PRODUCER_FENCED", 2)
     assert not legal("EndTxn", "INVALID_PRODUCER_EPOCH", 2)
     assert not legal("AddPartitionsToTxn", "NOT_COORDINATOR", 4)
+    assert not legal("OffsetCommit", "FENCED_INSTANCE_ID", 9)
+    assert legal("OffsetCommit", "FENCED_INSTANCE_ID", 9, instance="i")
     assert not legal("Metadata", "NOT_COORDINATOR", 4)
 
 

@@ -71,6 +71,29 @@ def test_what_the_leader_does_not_confirm_does_not_stand() -> None:
     assert one.after(0.1) == [(4, 7, 5.0)]
 
 
+def test_a_reader_before_a_gap_never_reaches_the_end() -> None:
+    """Compaction removed the record at 3, so the reader waits there, and nothing tells it of 4."""
+    one = Watched()
+    one.ends.moved(0)
+    for _ in range(3):
+        one.ends.silent([0])
+    assert one.asked == 1
+    assert one.after(4.9) == []
+    assert one.after(0.1) == [(4, 7, 5.0)]
+
+
+def test_a_silent_reader_that_gets_a_record_begins_anew() -> None:
+    one = Watched()
+    one.ends.silent([0])
+    assert one.after(4) == []
+    one.ends.moved(0)
+    assert one.after(60) == []
+    for told in (-1, 8):
+        one.lso = told
+        one.ends.silent([0])
+        assert one.after(60) == []
+
+
 def test_the_end_behind_the_fence_is_that_of_the_log() -> None:
     one = Watched()
     one.lso = 8
@@ -80,6 +103,7 @@ def test_the_end_behind_the_fence_is_that_of_the_log() -> None:
 
 @pytest.mark.parametrize("one", [Watched(limit_s=None), Watched(fence=None)])
 def test_without_a_limit_or_a_fence_nothing_stands(one: Watched) -> None:
+    one.ends.silent([0])
     one.ends.reached(0, 4)
     assert one.after(600) == []
     assert one.asked == 0

@@ -34,6 +34,7 @@ from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.base.wording import count
 from highwater.reports.pages.counterexample import write as draw
+from highwater.reports.text import seconds
 
 _REASONS: Final = {
     "memory": "memory ran out before the search was complete: see --memory, --spark-master",
@@ -103,8 +104,7 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
     )
     if coverage.reason is not None:
         console.out.print(_REASONS[coverage.reason], soft_wrap=True)
-    if beyond := sum(row.depth is None for row in coverage.rows):
-        console.out.print(f"{count(beyond, 'situation')} of these runs are not among them")
+    _show_beyond(coverage, most)
     missed = [row for row in coverage.rows if not row.runs]
     rows = [[str(row.depth), row.leader, "\n".join(row.replicas)] for row in missed[:most]]
     if rows:
@@ -112,6 +112,30 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
         console.out.print(console.table("Not observed, the nearest first", heads, rows))
     if more := len(missed) - len(rows):
         console.out.print(f"{more} more: --json lists every situation, with its runs")
+
+
+def _show_beyond(coverage: Coverage, most: int) -> None:
+    """Print the situations that the search did not reach, with the first observation of each."""
+    rows = [
+        [
+            str(row.runs),
+            f"{row.first}\npartition {row.partition} at {seconds(row.time_ns)}",
+            row.leader,
+            "\n".join(row.replicas),
+        ]
+        for row in coverage.beyond
+    ]
+    if not rows:
+        return
+    heads = ["runs", "first observed", "leader", "other replicas"]
+    console.out.print(console.table("Observed, and not in this scope", heads, rows[:most]))
+    unsearched = "" if coverage.reason is None else " the search was not complete,"
+    console.out.print(
+        f"{count(len(rows), 'situation')} observed, and not in this scope:{unsearched} the scope is"
+        " too small (runs have more failures, moves and records), the observations are too coarse,"
+        " or the model and Kafka differ",
+        soft_wrap=True,
+    )
 
 
 def write_paths(

@@ -26,6 +26,8 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
         depth: the least number of moves that lead to it; null if the search did not reach it.
         runs: the number of runs in which it was observed.
         first: the name of the first such run; empty if there is none.
+        partition: the partition of the first observation in that run; null without such a run.
+        time_ns: the time of this observation after the run's start; null without such a run.
     """
 
     name: str
@@ -34,6 +36,8 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
     depth: int | None
     runs: int
     first: str
+    partition: int | None
+    time_ns: int | None
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +69,11 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         """The number of situations that both the search and the runs have."""
         return sum(row.depth is not None and row.runs > 0 for row in self.rows)
 
+    @property
+    def beyond(self) -> list[SituationRow]:
+        """The situations that only the runs have."""
+        return [row for row in self.rows if row.depth is None]
+
 
 def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
     """Compare the situations that a search reaches with those that runs were observed in.
@@ -75,21 +84,24 @@ def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
     """
     settings, depths = reachable.settings, reachable.depths
     seen: Counter[int] = Counter()
-    first: dict[int, str] = {}
+    first: dict[int, tuple[str, int, int]] = {}
     for run in runs:
-        for number in _of_release(run, settings):
+        for number, (partition, time_ns) in _of_release(run, settings).items():
             seen[number] += 1
-            first.setdefault(number, run.path.name)
+            first.setdefault(number, (run.path.name, partition, time_ns))
     rows = []
     for number in sorted(depths.keys() | seen.keys()):
         leader, *replicas = texts(number)
+        name, where, when = first.get(number, ("", None, None))
         row = SituationRow(
             name=name_of(number),
             leader=leader,
             replicas=tuple(replicas),
             depth=depths.get(number),
             runs=seen[number],
-            first=first.get(number, ""),
+            first=name,
+            partition=where,
+            time_ns=when,
         )
         rows.append(row)
     rows.sort(key=lambda row: (row.depth is None, row.runs > 0, row.depth or 0))
@@ -103,8 +115,8 @@ def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
     )
 
 
-def _of_release(run: Run, settings: ModelSettings) -> set[int]:
-    """Return the situations in which a run's partitions were observed.
+def _of_release(run: Run, settings: ModelSettings) -> dict[int, tuple[int, int]]:
+    """Return what ``observed_in`` returns, for a run that the model can be compared with.
 
     Raises what ``coverage`` raises.
     """
@@ -122,16 +134,19 @@ def _of_release(run: Run, settings: ModelSettings) -> set[int]:
     return observed_in(run)
 
 
-def observed_in(run: Run) -> set[int]:
-    """Return the situations that any partition of a run was observed in.
+def observed_in(run: Run) -> dict[int, tuple[int, int]]:
+    """Return each situation of a run, with the partition and the time (ns) first observed in it.
 
     Raises:
         StoreError: a table of the run is missing or broken.
     """
     brokers = run.plan().topic.replication_factor
-    numbers: set[int] = set()
-    for trace in observe(run).traces.values():
+    moments: dict[int, tuple[int, int]] = {}
+    for partition, trace in observe(run).traces.items():
         replicas = frozenset(trace.tracks)
-        if len(replicas) == brokers:
-            numbers |= observed_situations(trace, replicas).keys()
-    return numbers
+        if len(replicas) != brokers:
+            continue
+        for number, time_ns in observed_situations(trace, replicas).items():
+            if number not in moments or time_ns < moments[number][1]:
+                moments[number] = (partition, time_ns)
+    return moments

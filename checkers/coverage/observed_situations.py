@@ -23,15 +23,18 @@ a loaded machine this can take several times as long."""
 def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict[int, int]:
     """Return the situations of a partition, and the time of the first observation of each in ns.
 
-    A time is ignored if the observations around it allow several situations.
+    A time is ignored if the observations around it allow several situations. So are the times
+    before the first query of each broker, and the ``QUIET_NS`` before a new decision was observed.
 
     Args:
         replicas: the brokers that have a replica.
     """
     first: dict[int, int] = {}
+    begin = max((trace.tracks[b].time_ns[0] for b in replicas & trace.tracks.keys()), default=0)
     for time_ns in _moments(trace, replicas):
         leadership = trace.leadership(time_ns)
-        if leadership is None:
+        settled = trace.leadership(time_ns + QUIET_NS) is leadership
+        if leadership is None or time_ns < begin or not settled:
             continue
         number = _situation(trace.tracks, leadership, replicas, time_ns)
         if number is not None:

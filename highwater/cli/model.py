@@ -237,13 +237,12 @@ def coverage(  # noqa: PLR0913 - a command's options are its arguments
         watch = _watch(progress, settings.kafka)
         reachable = reachable_situations(settings, limits=limits, jobs=jobs, watch=watch)
         answer = covered(opened, reachable)
-        written = [] if out is None else model.write_paths(answer, reachable, out, most)
+        written = ([], 0) if out is None else model.write_paths(answer, reachable, out, most)
     if as_json:
         console.print_json(answer)
     else:
         model.show_coverage(answer)
-        for path in written:
-            console.out.print(f"path: {path}")
+        model.show_paths(*written)
 
 
 def _scope(given: Mapping[str, Any]) -> Scope:

@@ -30,7 +30,9 @@ from highwater.checkers.model.protocol.state_layout import (
     follows,
     get,
     has_replica,
+    is_live,
     is_up,
+    leader_of,
     newest,
     put,
 )
@@ -60,13 +62,19 @@ def run(s: State, k: Constants, running: int) -> bool:
 def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
     """Shut a broker down cleanly. On KRaft all other brokers then run for a round.
 
-    A KRaft controller lets a broker shut down only when every live broker has applied the decision
-    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so no broker can stay frozen.
-    Kafka lets a broker without leadership shut down at once; in the model it waits, too.
+    A KRaft controller lets a leader shut down only when every broker with a session has applied the
+    decision (``BrokerHeartbeatManager.calculateNextBrokerState``, ``lowestActiveOffset``). So no
+    broker can stay frozen, and the session of a broker that does not run must end before. Kafka
+    lets a broker without leadership shut down at once; in the model the frozen brokers run, too.
     """
+    waits = k[K_BY_ROUND] and k[K_KRAFT]
+    if waits and leader_of(s, newest(s)) == b:
+        for other in range(k[K_BROKERS]):
+            if is_live(s, other) and not is_up(s, other):
+                return False
     if not stop(s, k, b, successor):
         return False
-    if k[K_BY_ROUND] and k[K_KRAFT]:
+    if waits:
         run(s, k, (1 << k[K_BROKERS]) - 1)
     return True
 

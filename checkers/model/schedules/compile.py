@@ -121,8 +121,12 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
 
     On KRaft some broker must run to forward the command to the controller.
     """
-    choices, before = [], 0
+    choices, before, down = [], 0, 0
     for n, (kind, a, _) in enumerate(rows):
+        if kind in (Move.KILL, Move.PAUSE, Move.STOP):
+            down |= 1 << a
+        elif kind in (Move.START, Move.RESUME):
+            down &= ~(1 << a)
         after = next((who for later, who, _ in rows[n + 1 :] if later == Move.RUN), 0)
         if kind in ROUNDS:
             before = a
@@ -137,12 +141,12 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
             sets = dict.fromkeys(
                 (before & after, after, before, *single) if kraft else (0, before & after)
             )
-            gone = 1 << a if kind in (Move.KILL, Move.PAUSE) else 0
-            # The replay asks a running broker for the decisions of KRaft's controller.
-            alone = (1, 2, 4) if kraft else (0,)
+            # The replay asks a running broker for the decisions of KRaft's controller; if all
+            # replicas are down, it asks a broker without a replica.
             choices.append(
-                [running & ~gone for running in sets if running & ~gone or not kraft]
-                or [running for running in alone if not running & gone]
+                [running & ~down for running in sets if running & ~down or not kraft]
+                or [running for running in (1, 2, 4) if not running & down]
+                or [0]
             )
     return choices
 

@@ -30,10 +30,11 @@ from highwater.checkers.model.transactions.transaction_scope import (
     TransactionScope,
 )
 from highwater.checkers.model.transactions.transaction_state import TransactionState
-from highwater.harness.base.errors import UsageError
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.base.wording import count
 from highwater.reports.pages.counterexample import write as draw
+from highwater.reports.text import seconds
 
 _REASONS: Final = {
     "memory": "memory ran out before the search was complete: see --memory, --spark-master",
@@ -103,8 +104,7 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
     )
     if coverage.reason is not None:
         console.out.print(_REASONS[coverage.reason], soft_wrap=True)
-    if beyond := sum(row.depth is None for row in coverage.rows):
-        console.out.print(f"{count(beyond, 'situation')} of these runs are not among them")
+    _show_beyond(coverage, most)
     missed = [row for row in coverage.rows if not row.runs]
     rows = [[str(row.depth), row.leader, "\n".join(row.replicas)] for row in missed[:most]]
     if rows:
@@ -114,22 +114,72 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
         console.out.print(f"{more} more: --json lists every situation, with its runs")
 
 
+def _show_beyond(coverage: Coverage, most: int) -> None:
+    """Print the situations that the search did not reach, with the first observation of each."""
+    rows = [
+        [
+            str(row.runs),
+            f"{row.first}\npartition {row.partition} at {seconds(row.time_ns)}",
+            row.leader,
+            "\n".join(row.replicas),
+        ]
+        for row in coverage.beyond
+    ]
+    if not rows:
+        return
+    heads = ["runs", "first observed", "leader", "other replicas"]
+    console.out.print(console.table("Observed, and not in this scope", heads, rows[:most]))
+    unsearched = "" if coverage.reason is None else " the search was not complete,"
+    console.out.print(
+        f"{count(len(rows), 'situation')} observed, and not in this scope:{unsearched} the scope is"
+        " too small (runs have more failures, moves and records), the observations are too coarse,"
+        " or the model and Kafka differ",
+        soft_wrap=True,
+    )
+
+
 def write_paths(
     coverage: Coverage, reachable: ReachableSituations, folder: Path, most: int
-) -> list[Path]:
+) -> tuple[list[Path], int]:
     """Write a path to each of the nearest situations that were not observed.
+
+    The path to a situation is left out if the model cannot follow it again: in a round, some states
+    depend on the order of the brokers.
 
     Args:
         most: the number of paths that are written.
+
+    Returns:
+        The files, and the number of paths that were left out.
     """
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {name_of(number): number for number in reachable.depths}
-    written = []
-    for row in [row for row in coverage.rows if not row.runs][:most]:
+    written: list[Path] = []
+    left_out = 0
+    for row in coverage.rows:
+        if row.runs or len(written) == most:
+            break
+        try:
+            content = reachable.counterexample(numbers[row.name]).to_json()
+        except HarnessError:
+            left_out += 1
+            continue
         path = folder / f"{row.name}.json"
-        path.write_bytes(reachable.counterexample(numbers[row.name]).to_json())
+        path.write_bytes(content)
         written.append(path)
-    return written
+    return written, left_out
+
+
+def show_paths(written: Sequence[Path], left_out: int) -> None:
+    """Print the files of paths, and the number of paths that were left out."""
+    for path in written:
+        console.out.print(f"path: {path}")
+    if left_out:
+        console.out.print(
+            f"{count(left_out, 'path')} left out: the model cannot follow it again, because a state"
+            " of it depends on the order of the brokers",
+            soft_wrap=True,
+        )
 
 
 def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[Path]) -> None:

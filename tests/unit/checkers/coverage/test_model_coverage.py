@@ -2,20 +2,26 @@
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from highwater.checkers.coverage import reachable as follows
 from highwater.checkers.coverage.model_coverage import coverage
 from highwater.checkers.coverage.reachable import ReachableSituations, reachable_situations
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.search.breadth_first import Limits, SearchOutcome
 from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
+from highwater.checkers.model.search.machine import Machine
+from highwater.checkers.model.search.paths import PathStep
+from highwater.checkers.model.search.situations import LeaderState, Replica, name_of, situation
 from highwater.cli.app import app
-from highwater.harness.base.errors import UsageError
+from highwater.cli.options.model import show_coverage, show_paths, write_paths
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.runs.store import Run
 from tests.support.run_builder import RunBuilder
 
@@ -114,6 +120,47 @@ def test_a_path_to_each_situation_ends_in_it_and_most_can_be_played(kafka: str) 
         with contextlib.suppress(UsageError):
             playable += bool(compile_for(path, kafka).steps) or depth == 0
     assert playable > 0.9 * len(found.depths)
+
+
+def test_what_the_scope_does_not_have_is_listed_with_its_first_moment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [a_run(tmp_path / name, copied=name == "b") for name in ("a", "b")]
+    equal, ahead = (
+        situation(state, [Replica(in_isr=True, answers=True, leo=leo, hw=0)] * 2)
+        for state, leo in ((LeaderState.COMMITTED, 0), (LeaderState.UNCOMMITTED, -1))
+    )
+    unsearched = nothing_searched(ModelSettings(kafka=KAFKA, scope=TINY))
+    counted = coverage(runs, replace(unsearched, depths={equal: 0}))
+    (row,) = counted.beyond
+    assert (row.name, row.runs, row.first, row.partition) == (name_of(ahead), 1, "a", 0)
+    assert row.time_ns
+    show_coverage(counted)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Observed, and not in this scope" in shown
+    assert "1 situation observed, and not in this scope: the search was not complete" in shown
+
+
+def test_a_path_that_the_model_cannot_follow_again_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def follow_first_states_only(_: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
+        if len(chain) > 1:
+            raise HarnessError("no move continues the path")
+        return ()
+
+    monkeypatch.setattr(follows, "follow", follow_first_states_only)
+    first, other = (situation(leader, []) for leader in (LeaderState.NONE, LeaderState.SILENT))
+    unsearched = nothing_searched(ModelSettings(kafka=KAFKA, scope=TINY))
+    searched = replace(
+        unsearched,
+        outcome=replace(unsearched.outcome, chains={first: [0, 1], other: [0]}),
+        depths={first: 1, other: 2},
+    )
+    written = write_paths(coverage([], searched), searched, tmp_path / "paths", 2)
+    assert written == ([tmp_path / "paths" / f"{name_of(other)}.json"], 1)
+    show_paths(*written)
+    assert "1 path left out: the model cannot follow it again" in capsys.readouterr().out
 
 
 @pytest.mark.nightly

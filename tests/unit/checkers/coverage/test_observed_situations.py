@@ -115,3 +115,18 @@ def test_a_pause_is_looked_at_where_it_is_quiet() -> None:
     ends = {0: (5, 5), 1: (6, 6), 2 * step: (7, 7)}
     partition = trace(a=ends, b={0: (5, 5), 1: (6, 6), 2 * step: (7, 7)})
     assert situation(LeaderState.COMMITTED, [EQUAL]) in seen(partition)
+
+
+def test_nothing_is_claimed_before_each_broker_was_queried() -> None:
+    partition = trace(a={0: (5, 5), 60: (6, 6)}, b={20: (5, 5), 60: (6, 6)})
+    first = observed_situations(partition, frozenset({1, 2}))
+    assert first == {situation(LeaderState.COMMITTED, [EQUAL]): 20 * STEP}
+
+
+def test_nothing_is_claimed_shortly_before_a_decision_is_observed() -> None:
+    """Broker 2 was removed from the ISR and had stopped before the metadata had it."""
+    partition = trace(a={0: (5, 5), 60: (6, 6)}, b={0: (5, 5), 10: GONE})
+    later = Leadership(time_ns=12 * STEP, leader=1, epoch=0, isr=(1,))
+    partition = PartitionTrace(leaderships=[*partition.leaderships, later], tracks=partition.tracks)
+    silent = Replica(in_isr=True, answers=False)
+    assert situation(LeaderState.COMMITTED, [silent]) not in seen(partition)

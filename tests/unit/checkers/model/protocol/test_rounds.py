@@ -24,3 +24,14 @@ def test_only_an_idle_fetch_is_parked() -> None:
     play = Play.of("2.8.0", by="round").do("send A, move B, run A, run B, send B, run BC")
     assert not play.can("tell ABC")
     assert play.do("run ABC").can("tell ABC")
+
+
+def test_a_kraft_leader_shuts_down_after_the_session_of_a_dead_broker() -> None:
+    """Seen on 3.9.2 and 4.4.0: the leader waits for B's session, and a follower does not."""
+    play = Play.of("4.4.0", by="round").do("kill B")
+    assert not play.can("stop A C")
+    assert play.can("stop C C")
+    assert play.do("expire B B").can("stop A C")
+    assert not Play.of("4.4.0", by="round").do("pause B").can("stop A C")
+    assert Play.of("3.9.2-zk", by="round").do("kill B").can("stop A C")
+    assert Play.of("4.4.0").do("kill B").can("stop A C")  # its leadership moves at once

@@ -11,6 +11,7 @@ from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, Sc
 from highwater.checkers.model.schedules.script import predict
 from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
 from highwater.checkers.model.search.paths import play
+from highwater.checkers.model.search.situations import LeaderState, Replica, name_of, situation
 from highwater.harness.base.errors import UsageError
 from tests.browser.lineage import lost
 from tests.support.model_dsl import row_of
@@ -135,6 +136,18 @@ def test_one_whose_brokers_would_run_ahead_is_refused() -> None:
     path = found("send A, move B, run AB", "acked-kept", "4.3.1", acks="1")
     with pytest.raises(UsageError, match="runs ahead"):
         compile_for(path, "4.3.1")
+
+
+def test_with_kraft_no_dead_broker_is_asked_for_the_decisions() -> None:
+    """Only the dead B could run while its session ends: C is down, and A would commit m1."""
+    name = name_of(situation(LeaderState.UNCOMMITTED, [Replica(in_isr=False, answers=False)] * 2))
+    setting = ModelSettings(kafka="4.4.0", scope=Scope(records=1, moves=1, by="round"))
+    path = setting.counterexample(name, ())
+    rows = [row_of(move) for move in ("send A", "kill B", "stop C C", "expire B B")]
+    leaps = play(setting.machine(), rows, path.breach(setting.machine()))
+    assert leaps is not None
+    with pytest.raises(UsageError, match="runs ahead"):
+        compile_for(setting.counterexample(name, leaps), "4.4.0")
 
 
 def test_all_run_before_a_kraft_broker_has_shut_down() -> None:

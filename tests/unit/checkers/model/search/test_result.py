@@ -87,6 +87,14 @@ def test_machine_code_and_python_agree_state_by_state(kafka: str) -> None:
     assert (found.states, found.exhausted) == (len(by_python), True)
 
 
+@pytest.mark.nightly  # the rounds are other machine code
+@pytest.mark.parametrize("kafka", ["2.8.2", "4.4.0"])
+def test_machine_code_and_python_agree_on_rounds(kafka: str) -> None:
+    scope = Scope(brokers=2, records=1, failures=1, moves=1, by="round")
+    machine = ModelSettings(kafka=kafka, scope=scope).machine()
+    assert interpreted(machine, lambda state: canonical(machine, state)) == compiled(machine)
+
+
 RARE = {
     "a batch": ("1.1.1", Scope(brokers=2, records=2, failures=0, moves=1, batch=2)),
     "a failover": ("2.8.2", Scope(brokers=2, records=1, failures=0, moves=2, failovers=1)),

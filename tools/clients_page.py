@@ -100,10 +100,10 @@ not check the futures. An error is correct. ✓ means that the client sent the r
 *Committed without it* is [a finding](findings/partial-commit.md).
 """
 _TRUNCATED: Final = """\
-A reader is paused. An unclean election removes records that it has read, and the new leader writes
-other records at their offsets (`tests/kafka/test_truncated_readers.py`, 4.4.0). Readers of
-librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`, kafka-python and franz-go notice this (KIP-320), and
-read these records. Readers of `java:2.1.1`, aiokafka and sarama skip them, and report nothing.
+After an unclean election on 4.4.0, other records stand at offsets that a paused reader has passed
+(`tests/kafka/test_truncated_readers.py`). librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`,
+kafka-python and franz-go read them (KIP-320). `java:2.1.1`, aiokafka and sarama skip them and
+report nothing.
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\

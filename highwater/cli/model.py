@@ -164,16 +164,12 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.checkers.model.search.result import search
     from highwater.cli.options import model
 
+    others = {"client": client, "bound": bound}
     question: ModelSettings | TransactionSettings
     if transactions:
-        _refuse(
-            given,
-            "with",
-            "Bounds of the transaction model are written --bound NAME=NUMBER: --bound records=3.",
-        )
+        _refuse(given, "with", "Its bounds are --bound NAME=NUMBER: --bound records=3.")
         question, names = _transactions(kafka, client, bound, rule, invariant)
     else:
-        others = {"client": client, "bound": bound}
         _refuse(others, "without", "Add --transactions, or leave the option out.")
         question, names = _replicas(kafka, given, rule, invariant)
     question.rules()

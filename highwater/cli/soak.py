@@ -89,33 +89,13 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
 
     Exit codes: 1 a run has unexplained findings, 3 a run could not be judged, else 0.
     """
-    from highwater.campaigns.nightly_plan import find_drivers, find_releases
     from highwater.campaigns.soak_metrics import write_metrics
     from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow
     from highwater.campaigns.soak_run import OVERALL, perform
     from highwater.campaigns.soak_summary import exit_code, markdown
-    from highwater.nemesis.schedules.generator import check_duration
-    from highwater.runtime.preflight import check_controllers, check_group_protocol
 
-    [driver] = find_drivers([given.pop("cluster", "local")])
-    releases = find_releases(parse_values.names(kafka))
-    each_s = None if each_lasts is None else parse_values.lasting(each_lasts)
-    if each_s is not None:
-        check_duration(each_s)
-    check_controllers(given.get("controllers", 1))
-    if "group_protocol" in given:
-        protocol = parse_values.group_protocol(given["group_protocol"])
-        for kafka_release in releases:
-            check_group_protocol(protocol, kafka_release)
-    whole = Soak(
-        kafkas=tuple(release.name for release in releases if driver in release.drivers),
-        driver=driver,
-        client=client,
-        reader_client=reader_client,
-        each_s=each_s,
-        steer=steer,
-        **{"seed": 0, **given},
-    )
+    settings = _settings(kafka, each_lasts, given)
+    whole = Soak(client=client, reader_client=reader_client, steer=steer, **settings)
     folder = SoakFolder(store / (name or f"soak-{whole.seed}"))
 
     def write(rows: list[SoakRow]) -> None:
@@ -130,3 +110,23 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
     else:
         sys.stdout.write(markdown(whole, rows))
     raise typer.Exit(exit_code(rows))
+
+
+def _settings(kafka: str, each_lasts: str | None, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``Soak`` that these options set. Raises ``UsageError``."""
+    from highwater.campaigns.nightly_plan import find_drivers, find_releases
+    from highwater.nemesis.schedules.generator import check_duration
+    from highwater.runtime.preflight import check_controllers, check_group_protocol
+
+    [driver] = find_drivers([given.pop("cluster", "local")])
+    releases = find_releases(parse_values.names(kafka))
+    each_s = None if each_lasts is None else parse_values.lasting(each_lasts)
+    if each_s is not None:
+        check_duration(each_s)
+    check_controllers(given.get("controllers", 1))
+    if "group_protocol" in given:
+        protocol = parse_values.group_protocol(given["group_protocol"])
+        for kafka_release in releases:
+            check_group_protocol(protocol, kafka_release)
+    kafkas = tuple(release.name for release in releases if driver in release.drivers)
+    return {"seed": 0, **given, "kafkas": kafkas, "driver": driver, "each_s": each_s}

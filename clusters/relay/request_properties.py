@@ -166,8 +166,9 @@ def _offset_commit(cursor: Cursor, version: int) -> Properties:
             cursor.name()  # metadata
             cursor.tags()
         cursor.tags()
-    begins = Properties(partitions=tuple(places), group=group, instance=instance)
-    return begins._replace(offsets=tuple(offsets))
+    return Properties(
+        partitions=tuple(places), group=group, instance=instance, offsets=tuple(offsets)
+    )
 
 
 def _init_producer_id(cursor: Cursor, version: int) -> Properties:

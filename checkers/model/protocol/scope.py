@@ -29,7 +29,7 @@ BOUNDS: Final = {
 
 
 def require_bounds(scope: object, bounds: Mapping[str, tuple[int, int]]) -> None:
-    """Raise a UsageError if a bound is outside its range, for which a state has space."""
+    """Raise a UsageError if a bound is outside its range, so that a state has no space for it."""
     for name, (low, high) in bounds.items():
         value = getattr(scope, name)
         if not low <= value <= high:

@@ -108,9 +108,9 @@ def _unsent(
 def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
     """Yield links for disks with wrong offsets or leader epochs.
 
-    Offsets must rise by one, except in a compacted topic. Epochs must not fall. An epoch's records
-    must not begin before its leader did. On ZooKeeper, a leader that is alone in the ISR may
-    restart, and begin its epoch again at the new end of its log.
+    Offsets must rise by one, except in a compacted topic. Epochs must not fall. An epoch's first
+    record must not be below the offset at which its leader began to lead. On ZooKeeper, a leader
+    that is alone in the ISR may restart, and begin its epoch again at the new end of its log.
     """
     begun = {start.epoch: start.offset for start in trace.starts if start.logged}
     for line in (

@@ -108,8 +108,8 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
 def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
     """Return whether a follower lost records while the leader's request to add it was delayed.
 
-    A controller without KIP-903 accepts such a request, although the broker has restarted since
-    then (KAFKA-14139). Only delays by the relay are known.
+    A controller without KIP-903 accepts the request although the follower has restarted meanwhile
+    (KAFKA-14139). Only delays by the relay are known.
     """
     asked_ns = [
         row["time_ns"]

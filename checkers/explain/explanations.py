@@ -158,7 +158,7 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """Return the anomalies to explain: without a known cause, and never expected of Kafka."""
+    """Return the anomalies to explain: those without a known cause that Kafka must not show."""
     kinds = our_kinds().items()
     names = {name for name, kind in kinds if kind.severity is not Severity.EXPECTED} - OF_PROGRAMS
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []

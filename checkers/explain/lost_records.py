@@ -73,7 +73,7 @@ def _after(record: LostRecord, start: LeadershipStart) -> Chain:
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return a sentence against the loss of a record; empty if the record counts as lost.
+    """Return the reason why a record is not lost, as a sentence; empty if it counts as lost.
 
     The last leader's disk has the record, or the run has no copy of this disk.
     """

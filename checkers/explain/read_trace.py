@@ -231,7 +231,7 @@ def _faults(
 
 
 def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
-    """Return the time at which a broker logged the begin of its shutdown; else ``time_ns``."""
+    """Return the time at which a broker logged that it stops; ``time_ns`` without such a line."""
     began = None
     for line in lines:
         if line.time_ns <= time_ns and line.kind in {"start", "stop"}:

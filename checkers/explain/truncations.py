@@ -56,7 +56,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Return whether the broker restarted after a truncation, before the next observation."""
+    """Return whether the broker restarted after a truncation, before it was observed again."""
     if then is None or then.kind != "start":
         return False
     seen = (sample.time_ns for sample in trace.samples(broker))
@@ -87,7 +87,7 @@ class _Following:
 
     Attributes:
         cause: the log line that shows that the replica began to follow or to lead.
-        since_ns: the time from ``_since``.
+        since_ns: the result of ``_since`` for ``cause``.
         question: the leader's last response, until the replica has truncated its log.
         cut: the offset of the replica's last truncation.
     """
@@ -127,9 +127,10 @@ def _to_the_leaders_answer(
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
-    """Return the time at which the replica last began to lead, or to follow and fetch or truncate.
+    """Return the start of the replica's last role, before ``line``, that was not idle.
 
-    An epoch that ended after this time may be the reason for the next truncation.
+    In such a role the replica led, fetched or truncated. An epoch that ended after its start may be
+    the reason for the next truncation.
     """
     cause = before.cause
     if cause is None:
@@ -193,7 +194,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return the offsets at which new epochs began between two times; the epochs before end there.
+    """Return the offsets at which old epochs ended because new epochs began between two times.
 
     A leader that learns late about its election begins its epoch late.
     """

@@ -44,7 +44,7 @@ def _removed(case: AnomalyCase) -> Links:
     "The late end of a transaction removed the next one's offsets from memory.",
 )
 def _late_end(case: AnomalyCase) -> Links:
-    """Return links for the log's records, if they end two transactions of the last producer."""
+    """Return links for the log's records, if the last one's producer ended two transactions."""
     ends = [record["value"] for record in _records(case) if record["note"].startswith(ENDS)]
     return _links(case, _LATE_END) if ends and ends.count(ends[-1]) > 1 else ()
 

@@ -94,7 +94,7 @@ def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
     """Return a link for the response that acknowledged a record, with the broker if it is known.
 
-    If the record's send failed in a transaction, the link is for the transaction's commit.
+    If the send failed, but its transaction was committed, the link is for the commit.
     """
     if send.get("error"):
         return ExplanationLink(
@@ -258,7 +258,7 @@ def refused_by_wire(
     """Return a link for a Produce of the record's producer that got an error from the relay.
 
     Args:
-        acted: True if only requests count whose records the broker had written.
+        acted: True if the broker must have written the Produce's records before.
     """
     for row in refusals_by_wire(observed, send, until_ns, "Produce"):
         after = row["side"] == "answer"

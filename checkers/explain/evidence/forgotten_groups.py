@@ -48,7 +48,7 @@ def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
 
 
 def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
-    """Yield the faults, one a broker, because of which all brokers were down and empty at once."""
+    """Yield lists of faults, one for each broker, after which all brokers were down and empty."""
     taking = [fault for fault in observed.faults if facts_of(fault.name).empties]
     for last in taking:
         away = {

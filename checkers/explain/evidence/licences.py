@@ -49,7 +49,7 @@ class Licence:
         name: a switch of the model, or a fact in a few words.
         says: the sentence that tells the reader why the licence does not hold.
         holds: returns whether the licence holds on any broker. The function that finds the evidence
-            checks the one broker.
+            checks which broker it was.
         switches: the switches of ``Rules`` and ``TransactionRules`` that decide; empty for a fact.
     """
 

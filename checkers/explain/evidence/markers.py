@@ -77,7 +77,7 @@ def late_marker(case: RecordCase) -> Links:
 
 
 def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
-    """Return offset, producer id and epoch of the first marker of a record's producer after it."""
+    """Return offset, producer id and epoch of the producer's first marker after a record."""
     if offset not in disk.at:
         return None
     writer, *_ = disk.numbers[disk.at[offset]]
@@ -109,11 +109,11 @@ class _Cut:
     needs=LEADERS | FILES,
 )
 def cut_marker(case: RecordCase) -> Links:
-    """Return links for the fault that removed a marker, and for the marker that decided instead.
+    """Return links for the fault that removed a marker, and for the marker that took its place.
 
-    The marker that decided is the first one of the producer after the record. Its leader was
-    elected after the transaction's end. Between that end and the election, a fault removed offsets
-    after the record from this leader's log.
+    The latter is the producer's first marker after the record. Its leader was elected after the
+    transaction's end. Between that end and the election, a fault removed offsets after the record
+    from this leader's log.
     """
     send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None
@@ -143,7 +143,7 @@ WITHDRAWN: Final = (cut_marker, late_marker)
 
 
 def _skipped(case: AnomalyCase) -> set[int]:
-    """Return the offsets that, by the anomaly, a client skipped."""
+    """Return the skipped offsets that the anomaly lists."""
     copies = case.anomaly["copies"] or ()
     return {copy["offset"] for copy in copies if copy["note"] == "skipped"}
 
@@ -158,8 +158,8 @@ def _skipped(case: AnomalyCase) -> set[int]:
 def written_later(case: AnomalyCase) -> Links:
     """Return links if the records that a client skipped were written after the client's read.
 
-    A fault then removed these offsets from the log. The present records are from an epoch that
-    began after the fault.
+    After the client had passed these offsets, a fault removed them. The present records are from an
+    epoch that began after the fault.
     """
     observed, anomaly, places = case.observed, case.anomaly, _skipped(case)
     trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()

@@ -55,7 +55,7 @@ class Succession(LostRecord):
 def _lacking(
     switch: str, says: str
 ) -> Callable[[Callable[[Succession], Links]], Explanation[Succession]]:
-    """Return the decorator of explanations that a missing rule lost a committed record."""
+    """Return a decorator for explanations: a release without the rule loses committed records."""
     return explains(
         switch, lacks(switch), says, applies=lambda case: case.is_committed, needs=STARTS
     )
@@ -65,8 +65,8 @@ def successors(case: LostRecord) -> list[LeadershipStart]:
     """Return the later leaders that may have begun without the record, the most likely first.
 
     Such a leader began at or below the record's offset, or has an older record there, as after an
-    unclean election. For the broker that appended the record, a low observed LEO does not suffice:
-    its log must show it.
+    unclean election. For the leader of the send, a low observed LEO is no evidence: its log must
+    show that it lost the record.
     """
     trace, offset = case.trace, case.send["offset"]
     before = case.leader_before
@@ -307,7 +307,7 @@ def _cut_before(case: Succession, cut: BrokerLogLine, rule: str, says: str) -> L
 def _began_below(case: LostRecord, start: LeadershipStart) -> bool:
     """Return whether a leader lacked the record's offset when it began to lead.
 
-    For the broker that led at the send, a low observed LEO does not suffice.
+    For the leader of the send, a low observed LEO is no evidence.
     """
     cut = case.first_cut(start.broker)
     shows = start.logged or (cut is not None and cut.time_ns <= start.time_ns)
@@ -315,7 +315,7 @@ def _began_below(case: LostRecord, start: LeadershipStart) -> bool:
 
 
 def _outage(case: Succession) -> ExplanationLink | None:
-    """Return a link for a fault, from send to election, of the broker that acknowledged."""
+    """Return a link for a fault of the acknowledging broker between the send and the election."""
     broker = case.leader_before.leader if case.ack.broker is None else case.ack.broker
     for fault in case.observed.faults:
         around = fault.start_ns - WITHIN.log <= case.start.time_ns

@@ -108,9 +108,9 @@ def _sent_to_deposed(case: LostRecord) -> Links:
     needs=STARTS,
 )
 def _shorter_successor(case: LostRecord) -> Links:
-    """Return links for a later leader whose log ended at or below the record's possible offset.
+    """Return links for a later leader that began at or below the record's highest possible offset.
 
-    The LEOs of the first leader, before the send and after the response, limit this offset.
+    The first leader's LEOs, before the send and after the response, limit this offset.
     """
     trace = case.trace
     if (then := trace.leadership(case.begun_ns)) is None:

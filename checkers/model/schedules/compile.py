@@ -65,8 +65,8 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
 
     Raises:
         UsageError: the model does not know the release, or real brokers cannot follow the
-            counterexample: they would take more steps, or elect other leaders in any order of the
-            assignment.
+            counterexample: a broker would take too many steps, or no order of the assignment leads
+            to its elections.
     """
     if counterexample.scope.by == "message":
         return compile_by_message(counterexample, kafka)
@@ -117,7 +117,7 @@ def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
 
 
 def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
-    """Return the sets of brokers that may run during each move, best first.
+    """Return the sets of brokers that may run during each move, in the order in which to try them.
 
     On KRaft some broker must run to forward the command to the controller.
     """

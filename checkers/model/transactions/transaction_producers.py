@@ -123,7 +123,7 @@ def commit(s: State, c: int) -> bool:
 
 @rule
 def abort(s: State, k: Constants, c: int) -> bool:
-    """Abort: drop unsent records and, by the rule ``purges_unanswered``, unanswered records."""
+    """Abort: drop unsent records, and with ``purges_unanswered`` also those that await a retry."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != Phase.OPEN:
         return False

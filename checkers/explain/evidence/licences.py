@@ -37,8 +37,7 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""A function that returns whether a licence (a rule or a fact) was in force in a run at a time. The
-time None means any time."""
+"""A function that returns whether a licence holds in a run at a time; None means any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

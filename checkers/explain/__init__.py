@@ -1,1 +1,1 @@
-"""Explains a run's anomalies by its release's rules, if a rule explains them."""
+"""Explains a run's anomalies by the rules of its Kafka release."""

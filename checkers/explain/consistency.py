@@ -60,7 +60,7 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, Explanatio
 
 
 def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
-    """Return the records in a log that read_committed readers may skip (KIP-98)."""
+    """Return ids of records that read_committed readers may skip: uncommitted or ``_withdrawn``."""
     if not observed.plan.workload.transactions:
         return set()
     uncommitted = sends.filter(pc.not_equal(sends["outcome"], OK))
@@ -68,7 +68,7 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
 
 
 def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
-    """Yield the committed records whose outcome another transaction's marker decided."""
+    """Yield ids of records whose outcome the marker of another transaction may have decided."""
     if observed.lacks(Observation.WIRE) and late_marker.licence.holds(observed, None):
         # a late marker may have decided the outcome of any record
         yield from sends["value"].to_pylist()
@@ -83,7 +83,7 @@ def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
 
 
 def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
-    """Yield gaps in the numbers of a producer's records. The numbers begin at 0."""
+    """Yield a link for each producer whose ids have gaps: ``p0-1`` is missing in ``p0-0, p0-2``."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
         if match := _SEQUENCE.fullmatch(value):
@@ -98,7 +98,7 @@ def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
 def _unsent(
     sent: set[str], values: pa.ChunkedArray | pa.Array, where: str
 ) -> Iterator[ExplanationLink]:
-    """Yield records that were read, or are on a disk, but were never sent."""
+    """Yield a link if ``values`` has ids that no producer sent; ``where`` describes their place."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
         says = f"No producer sent {_listed(sorted(unknown))}, which {where}."
@@ -106,11 +106,11 @@ def _unsent(
 
 
 def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
-    """Yield disks on which offsets do not rise by one, epochs fall, or an epoch begins too early.
+    """Yield links for disks with wrong offsets or leader epochs.
 
-    An epoch begins too early if its first offset is below the offset at which its leader began. If
-    the topic is compacted, offsets may be missing. On ZooKeeper, a leader that is alone in the ISR
-    may restart, and begin its epoch again at the new end of its log.
+    Offsets must rise by one, except in a compacted topic. Epochs must not fall. An epoch's first
+    record must not be below the offset at which its leader began to lead. On ZooKeeper, a leader
+    that is alone in the ISR may restart, and begin its epoch again at the new end of its log.
     """
     begun = {start.epoch: start.offset for start in trace.starts if start.logged}
     for line in (
@@ -149,7 +149,7 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
 
 
 def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
-    """Return the offset and id of the partition's fence, the last record that the run sends."""
+    """Return ``[(offset, id)]`` of the fence, the last record that the run sends to a partition."""
     ours = pc.and_(pc.equal(sends["process"], FENCE), pc.equal(sends["outcome"], OK))
     here = sends.filter(pc.and_(ours, pc.equal(sends["partition"], trace.partition)))
     rows = zip(here["offset"].to_pylist(), here["value"].to_pylist(), strict=True)
@@ -159,9 +159,9 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
 ) -> Iterator[ExplanationLink]:
-    """Yield replicas in the ISR that lack the fence, although the fence was committed.
+    """Yield links for members of the ISR whose disk lacks the committed fence.
 
-    A complete log, with the fence, may have moved to a remote tier (KIP-405).
+    With tiered storage an empty disk is allowed: its records may be in the remote tier (KIP-405).
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     if observed.lacks(Observation.DISKS):
@@ -187,9 +187,9 @@ def _final_reads(
     hidden: set[str],
     lso: int | None,
 ) -> Iterator[ExplanationLink]:
-    """Yield the first difference between the final read and the leader's disk, up to the fence.
+    """Yield a link for the first difference between the final read and the leader's disk.
 
-    If the last stable offset ``lso`` was below the fence, differences count only up to the LSO.
+    The comparison ends at the fence, or before the last stable offset ``lso`` if that is lower.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
@@ -214,10 +214,10 @@ def _final_reads(
 def _jumps(
     observed: RunTraces, trace: Trace, reads: pa.Table, hidden: set[str]
 ) -> Iterator[ExplanationLink]:
-    """Yield gaps in a consumer's reads, in a partition whose leader never changed.
+    """Yield links for gaps in a consumer's reads, if the partition's leader never changed.
 
-    Members of a group are left out. Transaction markers and uncommitted records are no gap. An
-    offset that a fault removed later is no gap either, because the disk does not show its record.
+    Members of a group are not checked. A gap may have transaction markers and uncommitted records.
+    It may also have offsets that a fault removed later, because the disk does not show them.
     """
     if len({row.leader for row in trace.leaderships}) != 1:
         return
@@ -245,7 +245,7 @@ def _jumps(
 
 
 def _taken_after(observed: RunTraces, trace: Trace, since_ns: int) -> set[int]:
-    """Return the offsets whose records a later fault removed, in a run with transactions."""
+    """Return the offsets that faults removed after a time; empty in a run without transactions."""
     if not observed.plan.workload.transactions:
         return set()
     removals = observed.removals(trace.partition)

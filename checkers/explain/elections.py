@@ -34,7 +34,7 @@ def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLi
 def _elected(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[ExplanationLink]:
-    """Yield elections of leaders from outside the ISR, if unclean elections are forbidden."""
+    """Yield a link for a second leader in one epoch, or for a forbidden unclean election."""
     if now.epoch == before.epoch:
         yield _wrong(
             now,
@@ -55,10 +55,9 @@ def _elected(
 def _changed(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[ExplanationLink]:
-    """Yield brokers that joined the ISR although they were down or not caught up.
+    """Yield links for brokers that joined the ISR although they were down or not caught up.
 
-    A broker that leaves the ISR is not checked, because a run does not observe lag or lost
-    sessions.
+    The check ignores brokers that leave the ISR: a run does not observe lag or lost sessions.
     """
     for joined in {*now.isr} - {*before.isr}:
         asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
@@ -85,10 +84,10 @@ def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
 
 
 def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a replica certainly lacked records that its leader had committed earlier.
+    """Return whether a replica that joined the ISR certainly lacked records below the leader's HW.
 
-    Observations of the leader before a fault that removed its records do not count. Observations of
-    the follower after such a fault do not count either.
+    The leader's observed HW does not count if a fault may have removed its records since then. The
+    follower's observations count only until the next such fault.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
     cuts = [*observed.may_have_removed(trace.partition)]
@@ -107,10 +106,10 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
 
 
 def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a follower lost records after the leader had asked to add it to the ISR.
+    """Return whether a follower lost records while the leader's request to add it was delayed.
 
-    A controller without KIP-903 does not check whether the broker has restarted since that request
-    (KAFKA-14139). Only a request that the relay delayed is known to arrive after the restart.
+    A controller without KIP-903 accepts the request although the follower has restarted meanwhile
+    (KAFKA-14139). Only delays by the relay are known.
     """
     asked_ns = [
         row["time_ns"]

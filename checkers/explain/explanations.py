@@ -108,7 +108,7 @@ class PartitionExplanations:
         observed: the lost records, and the offsets at which replicas hold different records.
         findings: one for each anomaly and for each event that no rule allows.
         checked: the number of checked events of each kind.
-        unread: the reason why the run's trace could not be read; empty if it could.
+        unread: the reason why the run's evidence could not be read; else empty.
         trace: the observations of the run; None if they could not be read.
     """
 
@@ -158,7 +158,7 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """Return the anomalies of Highwater's kinds that can break a promise and have no cause."""
+    """Return the anomalies to explain: those without a known cause that Kafka must not show."""
     kinds = our_kinds().items()
     names = {name for name, kind in kinds if kind.severity is not Severity.EXPECTED} - OF_PROGRAMS
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
@@ -172,7 +172,7 @@ def _records(rows: Iterable[Row]) -> set[str]:
 
 
 def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
-    """Yield the run's events that break a rule, and records that contradict each other."""
+    """Yield a finding for each event that no rule allows, and for contradictory evidence."""
     violations: list[tuple[str, int | None, ExplanationLink]] = [
         ("trace", partition, link)
         for partition, trace in observed.traces.items()

@@ -33,7 +33,7 @@ broker's own HW, or the end of an epoch in another log, may be inside a batch.""
     needs=STARTS | FILES,
 )
 def _own_records(case: AnomalyCase) -> Chain:
-    """Explain why a replica kept other records than the leader, or why a batch is missing."""
+    """Explain why replicas have different records at an offset, or why a replica lacks a batch."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
@@ -62,7 +62,7 @@ def _own_records(case: AnomalyCase) -> Chain:
 
 
 def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
-    """Return the truncation that removed a batch, if only a part of it was fetched again."""
+    """Return a link for the truncation inside a batch that left a gap at ``offset``, or None."""
     disk = trace.disks[broker]
     cut = None if offset in disk.at else trace.cut_to(broker, disk.after(offset))
     return None if cut is None else cut_link(cut)
@@ -106,10 +106,10 @@ def _strayed(
 def _noop_truncation(
     trace: Trace, broker: int, start: LeadershipStart, offset: int
 ) -> BrokerLogLine | None:
-    """Return the log line which shows that a replica kept its own record at an offset.
+    """Return the log line that shows that a replica kept its own record at an offset, or None.
 
-    Return None if the replica truncated its log to that offset or below. After such a truncation
-    the replica fetched the leader's records.
+    The replica then truncated its log only above that offset. After a truncation to the offset or
+    below, it would have fetched the leader's records.
     """
     lines = [
         line

@@ -1,7 +1,8 @@
 """Explains lost records by tables of explanations; the first explanation with evidence is used.
 
-``WITHDRAWN`` explains records that are in the log but are not read, ``UNANSWERED`` records without
-an offset, ``SUCCESSION`` each leader that began without the record, and ``OTHERWISE`` other causes.
+``WITHDRAWN`` is for records whose outcome another transaction's marker decided, ``UNANSWERED`` for
+records without an offset, ``SUCCESSION`` for leaders that began without the record, and
+``OTHERWISE`` for other causes.
 """
 
 from highwater.checkers.explain.evidence.evidence_links import (
@@ -72,9 +73,9 @@ def _after(record: LostRecord, start: LeadershipStart) -> Chain:
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return the reason why a record does not count as lost; empty text if the record is lost.
+    """Return the reason why a record is not lost, as a sentence; empty if it counts as lost.
 
-    The reason is that the last leader's disk has the record, or is missing.
+    The last leader's disk has the record, or the run has no copy of this disk.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None or observed.lacks(Observation.DISKS):

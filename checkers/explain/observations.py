@@ -1,4 +1,4 @@
-"""The observations that explanations need, and the kinds of cluster that provide each one.
+"""The observations that explanations need, and their sources on each kind of cluster.
 
 An anomaly whose explanation needs a missing observation is "unknown", never a bug of Kafka.
 """
@@ -38,7 +38,7 @@ class ObservationSource:
     Attributes:
         shows: the events that the observation shows.
         started: the source on clusters that Highwater starts, of processes or of containers.
-        inventory: the source on external brokers, with commands for their machines.
+        inventory: the source on external brokers, for which the user's inventory has commands.
         managed: the source on a service without access to its machines.
     """
 

@@ -71,7 +71,7 @@ def _sent_again_at_all(case: RecordCase) -> Chain:
 
 
 def _has_two_epochs(case: RecordCase) -> bool:
-    """Return whether the disks may have a record in two epochs of its producer."""
+    """Return whether a disk has the record in two producer epochs; True if the run lacks disks."""
     disks = case.trace.disks.values() if case.trace else ()
     copies = (disk.copies(case.anomaly["value"]) for disk in disks)
     twice = any(len({number[:2] for _, number in rows}) > 1 for rows in copies)
@@ -113,10 +113,10 @@ def _sent_behind(case: RecordCase) -> Chain:
     needs=LEADERS,
 )
 def _sent_again_elsewhere(case: RecordCase) -> Links:
-    """Return another partition's change of leader while the record was in flight.
+    """Return a link for a change of another partition's leader while the record was in flight.
 
-    Some libraries then end all requests: franz-go before 1.21 closed every connection, except to
-    the brokers in the response (``kip951move.ensureBrokers``).
+    Some libraries then end all requests. franz-go before 1.21 closed every connection, except to
+    the brokers that the Produce response named (``kip951move.ensureBrokers``).
     """
     change = next(leader_changes(case.observed, case.begun_ns, case.until_ns), None)
     if change is None:
@@ -163,10 +163,10 @@ def _in_flight_together(case: RecordCase) -> Links:
     "The earlier record waited at its broker when the client closed the connection.",
 )
 def _overtaken(case: RecordCase) -> Links:
-    """Return the end of the connection on which the earlier request waited at a busy broker.
+    """Return a link for the end of the connection on which the earlier request waited.
 
-    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker handles
-    the requests of two connections in any order.
+    With acks=0 the client counts a request as acknowledged when it has written it to its socket. A
+    busy broker handles the requests of two connections in any order.
     """
     [earlier, later] = case.anomaly["steps"]
     sent_ns, next_ns = earlier["complete_ns"], later["complete_ns"]
@@ -192,9 +192,10 @@ def _overtaken(case: RecordCase) -> Links:
     needs=LEADERS,
 )
 def _taken_at_once(case: RecordCase) -> Links:
-    """Return the end of a client whose last two requests its broker handled at the same time.
+    """Return a link if the client ended right after its last two sends (KAFKA-5587).
 
-    ``Selector.close`` completes one request, ``addToCompletedReceives`` completes the other.
+    The broker handles both requests at once: ``Selector.close`` completes one request,
+    ``addToCompletedReceives`` completes the other.
     """
     observed, process = case.observed, case.send["process"]
     left_ns = pc.max(observed.sends(process=process)["invoke_ns"]).as_py()
@@ -216,7 +217,7 @@ def _taken_at_once(case: RecordCase) -> Links:
 
 
 def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
-    """Return a record's second send, and why the first attempt failed."""
+    """Return links for the failure of a record's first send, and for its second send."""
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
         return refuse("It is not known to which partition the record was sent.")
@@ -313,11 +314,10 @@ def _bit_flip(case: AnomalyCase) -> Links:
 
 @explains(CONTROLLER_DISK_LOSS, FAULT, "A KRaft voter lost its disk, with all its records.")
 def _controller_disks(case: AnomalyCase) -> Links:
-    """Return the faults that emptied controllers' disks.
+    """Return links for the faults that emptied controllers' disks.
 
-    Raft keeps records that are on a majority of disks (KIP-595). But a voter with an empty disk may
-    vote for a voter that lacks such records. A single voter cannot fetch its records from any other
-    voter.
+    Raft keeps a record that is on a majority of disks (KIP-595). But a voter with an empty disk may
+    elect a voter that lacks the record. If there is only one voter, no other disk has the record.
     """
     faults = (fault for fault in case.observed.faults if fault.name == CONTROLLER_DISK_LOSS)
     return tuple(map(fault_link, faults))
@@ -364,7 +364,7 @@ decided: Final = Explainer((_controller_disks,), "Every controller kept its disk
     "The transaction was committed without the record, whose send had failed.",
 )
 def _committed_in_part(case: AnomalyCase) -> Links:
-    """Return the failed send of the record that a partly committed transaction lacks."""
+    """Return a link for the failed send of a record that its committed transaction lacks."""
     send = case.observed.suspects.get(case.anomaly["value"])
     if case.anomaly["kind"] != TORN or send is None or send["offset"] is not None:
         return ()

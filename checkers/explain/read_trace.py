@@ -120,9 +120,9 @@ def observe(run: Run) -> RunTraces:
 def _epoch_starts(
     disks: dict[tuple[int, int], FrozenReplica], ops: pa.Table
 ) -> dict[int, dict[int, int]]:
-    """Return the first offset of each leader epoch by partition, from disks and reads.
+    """Return ``{partition: {leader epoch: first offset}}``, from disks and reads.
 
-    An epoch's first record (KIP-101) shows where its leader's log ended when it began to lead.
+    The first record of an epoch (KIP-101) shows where the new leader's log ended.
     """
     starts: dict[int, dict[int, int]] = defaultdict(dict)
     seen = [(partition, disk.epoch_starts) for (_, partition), disk in disks.items()]
@@ -142,7 +142,7 @@ def _missing(
     log_rows: list[dict[str, Any]],
     disks: dict[tuple[int, int], FrozenReplica],
 ) -> frozenset[Observation]:
-    """Return the observations that this cluster does not provide, or whose table is empty."""
+    """Return the observations that the run's cluster does not provide, or whose table is empty."""
     given = {
         Observation.LEADERSHIPS: run.table("events/partitions").num_rows > 0,
         Observation.REPLICAS: run.table("events/replicas").num_rows > 0,
@@ -202,10 +202,9 @@ def _journal(run: Run) -> list[dict[str, Any]]:
 
 
 def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
-    """Return the rows of ``events/messages`` with these events, and with this side, if given.
+    """Return the rows of ``events/messages`` with one of these events; ``side`` may limit them.
 
-    The relay delayed messages before the events ``sent`` and ``repeated``, so these messages are
-    late.
+    A message with the event ``sent`` or ``repeated`` is late, because the relay delayed it.
     """
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
@@ -218,7 +217,7 @@ def _faults(
 ) -> list[FaultInterval]:
     """Return faults in order of time.
 
-    In a scripted scenario, a broker's log shows when the broker began to stop.
+    In a scripted scenario, a ``stop`` begins when the broker logs its shutdown.
     """
     faults, _ = fault_intervals(rows, begins)
     if not begins:
@@ -232,7 +231,7 @@ def _faults(
 
 
 def _began_to_stop(lines: list[BrokerLogLine], time_ns: int) -> int:
-    """Return the time when a broker's shutdown began."""
+    """Return the time at which a broker logged that it stops; ``time_ns`` without such a line."""
     began = None
     for line in lines:
         if line.time_ns <= time_ns and line.kind in {"start", "stop"}:
@@ -276,7 +275,7 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
     Args:
         trace: the trace of the partition.
         tails: the faults that removed records, with the offsets.
-        unseen: whether unclean elections are possible, but brokers' logs are missing. Then a leader
+        unseen: True if unclean elections are allowed and brokers' logs are missing. Then a leader
             from outside the last observed ISR counts as elected uncleanly.
     """
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
@@ -301,9 +300,10 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
 
 
 def _followed_ns(trace: Trace, before: Leadership, now: Leadership) -> int:
-    """Return when a broker first followed a leader, if that was before the leader was observed.
+    """Return the time of the first log line about following the new leader.
 
-    The leader may have appended records until the observation.
+    Without such a line, return the time of the leader's observation. Until this observation the
+    leader may have appended records.
     """
     fetchers = (line for broker in trace.lines for line in trace.of_kind(broker, "fetcher"))
     followed = [line.time_ns for line in fetchers if line.leader == now.leader != before.leader]
@@ -343,9 +343,9 @@ def _start(
 
 
 def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
-    """Return the last observed end of a log, and whether a fault removed records at this end.
+    """Return the last known end of a log, and True if a fault removed records at this end.
 
-    An observation is an observed LEO, or a log line about the broker's fetcher.
+    The end is known from an observed LEO, or from a log line about the broker's fetcher.
     """
     sample = trace.sample(broker, time_ns)
     cuts = [line for line in trace.of_kind(broker, "fetcher") if line.time_ns <= time_ns]
@@ -404,7 +404,7 @@ def _read_client_log(
 
 
 def _left(ops: pa.Table) -> dict[str, int]:
-    """Return when each replaced producer (``p.1`` replaces ``p``) got its last response."""
+    """Return the time of the last response to each replaced producer (``p.1`` replaces ``p``)."""
     sends = ops.filter(pc.equal(ops["kind"], SEND)).select(["process", "complete_ns"])
     rows = sends.group_by("process").aggregate([("complete_ns", "max")]).to_pylist()
     last = {row["process"]: row["complete_ns_max"] or 0 for row in rows}

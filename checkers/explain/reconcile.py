@@ -60,10 +60,10 @@ def as_scripted(
     Args:
         run: the run.
         verdict: the verdict on the run.
-        expected: the model's outcome; its ``logs`` are in the order of the assignment.
-        remedies: sets of the model's switches. If all switches of one set are on, the model loses
-            no record.
-        course: the model's state after each line, in which replicas are A, B and C.
+        expected: the predicted outcome; its ``logs`` are in the order of the assignment.
+        remedies: sets of the model's switches. With all switches of one set on, the model loses no
+            record.
+        course: the model's state after each line of the script, with replicas A, B and C.
     """
     explained = explain(run)
     predicted = _cast(expected, explained.trace)
@@ -101,7 +101,7 @@ def _undecided(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _unobserved(explanations: PartitionExplanations) -> tuple[str, ...]:
-    """Return a sentence on findings that stay unknown because observations are missing."""
+    """Return one sentence about the findings that lack observations; empty if there are none."""
     findings = [finding for finding in explanations.findings if finding.verdict == "unknown"]
     if not findings or explanations.trace is None:
         return ()
@@ -154,7 +154,7 @@ def _cast(expected: PartitionOutcome, trace: RunTraces | None) -> PartitionOutco
 
 
 def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
-    """Return the observed outcome with the replicas' logs, but without the final fence."""
+    """Return the observed outcome with the replicas' logs, without the fence (the last record)."""
     if explanations.trace is None:
         return explanations.observed
     disks = explanations.trace.traces[0].disks
@@ -193,10 +193,10 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
 def _with_prediction(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
-    """Return a finding; changed to unexplained if the model does not predict this finding.
+    """Return a lost or forked record's finding, with a verdict that depends on the prediction.
 
-    The finding stays unknown if observations are missing. If the model predicts the finding, and no
-    evidence contradicts it, the switch that would prevent it explains the finding.
+    A finding that the model does not predict is unexplained; with missing observations it is
+    unknown. If the model predicts a finding without a known cause, the first remedy explains it.
     """
     expected = (finding.kind == "lost-write" and finding.record in predicted.lost) or (
         finding.kind == "divergence" and finding.offset in predicted.forked

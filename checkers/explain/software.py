@@ -2,7 +2,7 @@
 
 Jars, protocol and message format change broker by broker, by a restart. On KRaft the features
 change for all brokers at once, without a restart. ``events/faults`` has a note of each change
-(``nemesis.faults.upgrades``), in the words of ``clusters.releases.software_level.Level``.
+(``nemesis.faults.upgrades``); ``clusters.releases.software_level.Level`` has the note's text.
 """
 
 import re
@@ -51,7 +51,7 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """The release of a broker's jars, and its rules, by protocol, format and client.
+    """A broker's release, and the rules that follow from its release, protocol, format and client.
 
     Attributes:
         transactions: the rules of transactions; several if the model does not know the client's
@@ -82,7 +82,7 @@ class Software:
         )
 
     def may_be(self, rule: str, *, value: bool) -> bool:
-        """Return whether a switch may have this value; False if the release has no such switch."""
+        """Return whether a switch may have this value; False if no rules have the switch."""
         possible = (self.rules,) if rule in SWITCHES else self.transactions
         return any(bool(getattr(rules, rule)) is value for rules in possible)
 
@@ -118,7 +118,7 @@ class SoftwareHistory:
 
     @property
     def kraft(self) -> bool:
-        """True if a KRaft quorum stores the metadata, which no upgrade changes during a run."""
+        """True if a KRaft quorum stores the metadata. No upgrade changes this during a run."""
         return self.first.rules.kraft
 
     @property
@@ -177,7 +177,7 @@ def software_history(
 
 
 def _ran(plan: Plan, kafka: str, protocol: str, written: str) -> Software:
-    """Return the software of a release with a run's client and settings."""
+    """Return a release's software, with the run's client and its setting of verification."""
     software = Software.of(kafka, protocol=protocol, written=written, client=plan.client)
     if plan.broker_config.get(VERIFICATION) != "false":
         return software
@@ -230,9 +230,9 @@ def _changes(
 
 
 def _booted(log_lines: Iterable[_Row], broker: int, since_ns: int, until_ns: int) -> int:
-    """Return when a broker ran again, by its first log line after the stop.
+    """Return the time of a broker's first log line after its last stop in an interval.
 
-    Without such a line, return the end of the interval: until then it ran its old software.
+    Without such a line, return the end of the interval.
     """
     booted_ns = until_ns
     for row in log_lines:

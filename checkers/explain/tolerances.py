@@ -18,15 +18,14 @@ class Tolerances:
     Attributes:
         look: longest time between two observations of one broker, if the machine is not overloaded.
         log: longest time between an event and its line in a broker's or a client's log.
-        deposed: longest time from a new leader's election until the former leader knows the new
-            leader; longer if it was observed to follow later.
+        deposed: longest time from an election until the old leader knows of it, unless the old
+            leader's log shows a longer time.
         client: longest time from a change of leader until clients no longer send to the old leader.
         unread: longest time from a request's arrival at a busy broker until the broker reads the
             request.
-        backlog: the time ``unread`` for a broker without CPU time, if the order of requests shows
-            this state.
-        outage: longest time from a fault that was certainly in effect to the fault's first and last
-            effects.
+        backlog: the same time for a broker without CPU time. It is used only if the order of the
+            requests shows this state.
+        outage: longest time by which a fault's effects may begin late or end early.
     """
 
     look: int = 250 * MS

@@ -1,7 +1,7 @@
 """The trace of one partition in one run: leaders, observations, log lines, and disks.
 
-A trace consists of plain Python values. It is small, because it holds changes, not records; disks
-and operations are NumPy arrays and Arrow tables.
+A trace stores changes, not one value for each record. Only disks (NumPy arrays) and operations
+(Arrow tables) have an entry for each record.
 """
 
 import re
@@ -81,11 +81,11 @@ class LeadershipStart:
     Attributes:
         time_ns: the time at which the leader was observed.
         offset: the offset at which the leader began.
-        unclean: evidence that the leader was elected from outside the ISR; None without evidence.
-        last_leader: evidence that the leader was elected as the last known leader of an empty ISR
-            (KIP-966), or None. Kafka calls such an election unclean, but allows it.
-        logged: True if the offset is from the broker's own log, a record of the epoch, or a fault;
-            False if the offset is the last observed LEO.
+        unclean: text that shows that the leader was elected from outside the ISR, or None.
+        last_leader: text that shows that the leader was elected as the last known leader of an
+            empty ISR (KIP-966), or None. Kafka calls such an election unclean, but allows it.
+        logged: True if the broker's log, a record of the epoch, or a fault shows the offset; False
+            if the offset is the last observed LEO.
         unlogged_election: True if the election was observed, but no broker logged it.
         event: the evidence as text.
         led_ns: the time at which the broker logged that it leads, maybe long after its election.
@@ -111,8 +111,8 @@ class FrozenReplica:
     Attributes:
         epochs: the records' leader epochs; -1 for record formats without epochs.
         ids: the records' ids; None for a record without an id, such as a marker.
-        overlapping: last offsets of message sets from before 0.11 that overlap their neighbours,
-            although their checksum is right. The arrays leave their records out.
+        overlapping: last offsets of message sets (before 0.11) that overlap other sets, although
+            their checksum is right. The arrays do not have the records of these sets.
         numbers: each record's producer id, producer epoch and sequence number; None where they are
             missing.
     """
@@ -124,7 +124,7 @@ class FrozenReplica:
     numbers: list[Number] = field(default_factory=list)
 
     def copies(self, record: str) -> list[tuple[int, Number]]:
-        """Return the offset and the number of each copy of a record."""
+        """Return the offset and the sequence number (``Number``) of each copy of a record."""
         rows = zip(self.offsets.tolist(), self.ids, self.numbers, strict=False)
         return [(offset, number) for offset, name, number in rows if name == record]
 
@@ -156,7 +156,7 @@ class FrozenReplica:
         return dict(zip(epochs.tolist(), self.offsets[stated][first].tolist(), strict=True))
 
     def after(self, offset: int) -> int:
-        """Return the first offset above this one with a record; the log's end without one."""
+        """Return the offset of the next record above ``offset``; the log's end if there is none."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
         return int(self.offsets[index]) if index < len(self.offsets) else self.end
 
@@ -189,11 +189,11 @@ class Trace(PartitionTrace):
         return self.disks.get(self.leaderships[-1].leader) if self.leaderships else None
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
-        """Return the truncation after which the message set that ends at ``last`` overlaps others.
+        """Return the truncation that led to the overlapping set that ends at ``last``, or None.
 
-        Before 0.11, compressed records are fetched in the set in which they were sent, even if the
-        set begins before the requested offset. A follower compares only the set's last offset with
-        its own (``Log.append`` of 0.10.2). Logs that forked have different sets.
+        Before 0.11, a leader sends a compressed set as a unit, even if the set begins before the
+        fetch offset. A follower checks only the set's last offset (``Log.append`` of 0.10.2). Logs
+        that forked have different sets, so the sets may overlap.
         """
         disk = self.disks.get(broker)
         if disk is None or last not in disk.overlapping:
@@ -210,11 +210,11 @@ class Trace(PartitionTrace):
         return max((line.offset for line in self.of_kind(broker, "log-start")), default=0)
 
     def cut_to(self, broker: int, offset: int) -> BrokerLogLine | None:
-        """Return the truncation of a replica to an offset, which may be inside a batch.
+        """Return the truncation of a replica to an offset, which may be inside a batch, or None.
 
-        A truncation inside a batch removes the complete batch, but the next fetched batch begins at
-        the truncation's offset. The log then has a gap (``LogSegment.truncateTo`` truncates the
-        file before the batch, ``Log.truncateTo`` sets the LEO).
+        A truncation inside a batch removes the complete batch from the file
+        (``LogSegment.truncateTo``), but sets the LEO to the offset (``Log.truncateTo``). The next
+        batch begins there, after a gap.
         """
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
         return next(cuts, None)
@@ -227,9 +227,9 @@ class Trace(PartitionTrace):
     def was_eligible(self, before: Leadership, now: Leadership) -> bool:
         """Return whether the new leader may have been in the ISR when it was elected.
 
-        This is possible if the broker was in the last observed ISR, or if a leader logged that it
-        joined. It is also possible if an earlier decision of the controller was not observed, so
-        that the ISR at the election is unknown.
+        This is possible if the last observed ISR has the broker, or if a leader logged that the
+        broker joined. It is also possible after a decision of the controller that was not observed,
+        because then the ISR at the election is unknown.
         """
         return (
             now.leader in before.isr
@@ -242,8 +242,8 @@ class Trace(PartitionTrace):
         """Return whether decisions before this election were neither logged nor observed.
 
         The partition epoch increases with each decision (KIP-497). A controller may add a replica
-        to the ISR, and elect it, before the old leader learns of the first decision. The next
-        observed decision then shows both changes.
+        to the ISR, and elect it, before the old leader knows the new ISR. The next observation then
+        shows both decisions as one.
         """
         lines = [
             line
@@ -277,7 +277,7 @@ class Trace(PartitionTrace):
         )
 
     def of_kind(self, broker: int, *kinds: str) -> list[BrokerLogLine]:
-        """Return a broker's log lines of these kinds."""
+        """Return a broker's log lines whose kind is one of ``kinds``."""
         return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
 
 
@@ -298,8 +298,7 @@ class RunTraces:
         clients: log lines about requests that timed out or lost their connection, by client.
         divided: log lines about batches that a client divided because they were too large, by
             client.
-        left_ns: the time of the last response to each producer that another producer replaced, by
-            the producer's name.
+        left_ns: for each producer that another producer replaced, the time of its last response.
         messages: requests that the relay delayed or repeated: the rows ``sent`` and ``repeated`` of
             ``events/messages``.
         refusals: the rows ``refused`` of ``events/messages``: the relay's errors to clients.
@@ -326,7 +325,7 @@ class RunTraces:
     missing: frozenset[Observation] = frozenset()
 
     def lacks(self, *needed: Observation) -> bool:
-        """Return whether the run lacks any of these kinds of observations."""
+        """Return whether the run lacks any of the ``needed`` observations."""
         return not self.missing.isdisjoint(needed)
 
     @property
@@ -336,9 +335,9 @@ class RunTraces:
 
     @property
     def elects_anybody(self) -> bool:
-        """True if a broker outside the ISR may be elected, by settings or by hand.
+        """True if the settings, or an operator's command, may elect a broker from outside the ISR.
 
-        If the topic has no setting of its own, the controllers' settings decide.
+        Without a setting of the topic the controllers' settings decide, so the value is True.
         """
         steps = self.plan.schedule["steps"] if self.plan.schedule else ()
         by_hand = any(step.get("action") == "elect-unclean" for step in steps)
@@ -347,7 +346,7 @@ class RunTraces:
         return topic.unclean_leader_election or left_open or by_hand
 
     def sends(self, **columns: str | int | None) -> pa.Table:
-        """Return the history's send rows whose columns have these values."""
+        """Return the send rows of the history with these values, as in ``sends(process="p0")``."""
         mask = pc.equal(self.ops["kind"], SEND)
         for name, value in columns.items():
             mask = pc.and_(mask, pc.equal(self.ops[name], value))

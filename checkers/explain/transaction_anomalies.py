@@ -1,4 +1,4 @@
-"""Explains reads of aborted records, hanging transactions and repeated records by late requests.
+"""Explains reads of aborted records, hanging transactions and repeated records: a request was late.
 
 These anomalies depend on the brokers' release, and on the client's version of transactions
 (KIP-890). The switches are in ``transactions.transaction_rules``.
@@ -89,19 +89,16 @@ def _opened_again(case: RecordCase) -> Links:
     needs=MESSAGES,
 )
 def _committed_with_the_next(case: RecordCase) -> Links:
-    """Return links for a record's late Produce.
+    """Return links for a record's late Produce, if the producer's next transaction committed it.
 
-    The next transaction of its producer committed this record.
-
-    Either the leader does not ask the coordinator about the record. Or it has already asked about
-    the next transaction, and takes the record for that transaction's record with the same sequence
-    number.
+    Either the leader does not verify the record's transaction with the coordinator. Or the leader
+    has already verified the next transaction, in which a record has the same sequence number.
     """
     return _late_produce(case, "and the producer's next transaction committed it")
 
 
 def _given_up(case: RecordCase) -> ExplanationLink:
-    """Return the abort of a record's transaction before the producer got a response."""
+    """Return a link for the abort of a transaction whose record got no response."""
     send = case.send
     return ExplanationLink(
         rule="late-produce",
@@ -113,7 +110,7 @@ def _given_up(case: RecordCase) -> ExplanationLink:
 
 
 def _late_produce(case: RecordCase, so: str) -> Links:
-    """Return the abort of a record without a response, and the record's late Produce."""
+    """Return links for the abort of the record's transaction, and the record's later Produce."""
     send = case.send
     ended_ns = send["complete_ns"]
     if send["outcome"] != FAIL or send["offset"] is not None or ended_ns is None:
@@ -132,9 +129,9 @@ def _late_produce(case: RecordCase, so: str) -> Links:
 
 
 def _written_again(case: RecordCase) -> Links:
-    """Return the late copy of a record that its leader appended a second time, with the reason.
+    """Return links for a late Produce whose record the leader appended a second time.
 
-    A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
+    A leader forgets a producer without an open transaction after ``producer.id.expiration.ms``
     (KIP-854), and accepts any sequence number from an unknown producer (KIP-360). The anomaly's
     offset is the offset of the second copy, except for ``repeated-sequence``.
     """
@@ -198,7 +195,7 @@ _forgotten_first: Final = explains(
     needs=MESSAGES,
 )
 def _committed_all_the_same(case: RecordCase) -> Links:
-    """Return the relay's error about a commit that had taken effect, and the client's abort."""
+    """Return links for the relay's error to a successful EndTxn, and the client's later abort."""
     send = case.send
     if send["outcome"] != FAIL:
         return ()
@@ -242,7 +239,7 @@ def _places(case: RecordCase) -> list[int]:
 
 
 def _case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
-    """Return the case of an anomaly in a record whose send is in the history."""
+    """Return the case of an anomaly; a refusal if the history lacks the record's send."""
     send = observed.suspects.get(anomaly["value"])
     if send is None:
         return refuse("The history does not show that the record was sent.")
@@ -251,7 +248,7 @@ def _case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
 
 
 def _aborted_case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
-    """Return the case of a transaction that never ends; without compaction it must be aborted."""
+    """Return the case of a hanging transaction; without keys, a refusal if it was not aborted."""
     case = _case(observed, anomaly)
     if isinstance(case, Chain) or observed.plan.workload.keys:
         return case

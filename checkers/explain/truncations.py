@@ -1,4 +1,4 @@
-"""Check whether a release's rules allow every truncation of a log, for an observed reason."""
+"""Checks that the rules of a release allow every observed truncation of a log."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", 
 
 
 def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationLink]:
-    """Yield truncations of a partition's replicas that no rule allows.
+    """Yield a link for each truncation of a partition's replicas that no rule allows.
 
-    From 0.11 on the fetcher thread first logs where it will truncate. With an old protocol or
-    message format the fetcher does not ask the leader, and truncates to its own HW. The broker's
-    software at the time decides which rules apply.
+    From 0.11 on a follower asks its leader where to truncate. With an old protocol or message
+    format it does not ask, and truncates to its own HW. The broker's software at the time of the
+    truncation decides.
     """
     for broker in sorted(trace.lines):
         lines = trace.of_kind(broker, *_KINDS)
@@ -33,9 +33,9 @@ def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationL
 def _to_the_own_hw(
     trace: Trace, broker: int, lines: list[BrokerLogLine], asking: set[BrokerLogLine]
 ) -> Iterator[ExplanationLink]:
-    """Check the truncations of a follower up to 0.10.2.
+    """Yield a link for each wrong truncation of a follower that does not ask its leader.
 
-    Such a follower truncates to its HW, and fetches from there.
+    Such a follower truncates to its HW, and fetches from there. Lines in ``asking`` are skipped.
     """
     for index, line in enumerate(lines):
         if line.kind != "truncation" or line in asking:
@@ -56,7 +56,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Return whether the broker restarted right after a truncation that was not observed."""
+    """Return whether the broker restarted after a truncation, before it was observed again."""
     if then is None or then.kind != "start":
         return False
     seen = (sample.time_ns for sample in trace.samples(broker))
@@ -87,7 +87,7 @@ class _Following:
 
     Attributes:
         cause: the log line that shows that the replica began to follow or to lead.
-        since_ns: the time at which the last role began in which the replica fetched records.
+        since_ns: the result of ``_since`` for ``cause``.
         question: the leader's last response, until the replica has truncated its log.
         cut: the offset of the replica's last truncation.
     """
@@ -104,11 +104,11 @@ def _to_the_leaders_answer(
     lines: list[BrokerLogLine],
     asking: set[BrokerLogLine],
 ) -> Iterator[ExplanationLink]:
-    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO.
+    """Yield a link for each wrong truncation of a follower that asks its leader (since 0.11).
 
     Args:
         trace: the trace of the partition.
-        rules: the broker's rules when it logged each line.
+        rules: for each log line, the broker's rules at that time.
         lines: the broker's log lines, in order of time.
         asking: the log lines of a broker that requests the offset to truncate to.
     """
@@ -127,10 +127,10 @@ def _to_the_leaders_answer(
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
-    """Return the time after which a new leader may know a later end of an epoch.
+    """Return the start of the replica's last role, before ``line``, that was not idle.
 
-    The time is earlier if the previous leader was down, so that the replica fetched nothing from
-    it.
+    In such a role the replica led, fetched or truncated. An epoch that ended after its start may be
+    the reason for the next truncation.
     """
     cause = before.cause
     if cause is None:
@@ -142,8 +142,8 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
 def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
     """Return the lines in the order of their events.
 
-    A broker logs a new fetcher when the fetcher's thread runs. This may be after the truncation,
-    but not before the broker's last leadership.
+    A broker may log a new fetcher after the truncation. So the line about the fetcher moves to an
+    earlier time, but not before the broker's last leadership.
     """
     began, led_ns = [], 0
     for line in sorted(lines, key=lambda line: line.time_ns):
@@ -181,7 +181,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
-    """Return whether the replica fetched from this leader, after a request to it.
+    """Return whether the replica's LEO increased after it began to follow its leader.
 
     Observations before the broker's last start are ignored, because its log may have been longer.
     """
@@ -194,7 +194,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return the offsets at which epochs ended between two times, because new epochs began.
+    """Return the offsets at which old epochs ended because new epochs began between two times.
 
     A leader that learns late about its election begins its epoch late.
     """

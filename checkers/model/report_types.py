@@ -17,7 +17,7 @@ class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
     """One step of an explanation, with the observation that proves it.
 
     Attributes:
-        rule: a switch of ``Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
+        rule: a switch of ``Rules``, such as ``epochs`` (KIP-101), or a name, such as ``acks=1``.
         event: the text of the observation; None if nothing was observed.
         broker: the broker of the event; None for clients and the controller.
         time_ns: the time since the run's start; None for evidence from the disks at the end.
@@ -34,14 +34,13 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
     """An anomaly, or an event that no rule of the release allows, with its explanation.
 
     Attributes:
-        kind: the anomaly's kind (lost-write, unseen, divergence, duplicate, corrupt); or ``trace``
-            for an event that the rules do not allow, or ``books`` for a contradiction among the
-            run's own files.
+        kind: the anomaly's kind, such as ``lost-write``; ``trace`` for an event that no rule
+            allows; ``books`` for a contradiction in the run's evidence.
         record: the record's id; None when it cannot be read, or there is no record.
         verdict: ``unknown`` when the events that could explain the anomaly were not observed.
         because: the steps of the explanation, in order of time. Unless the verdict is
             ``explained``, the last step gives the reason for the verdict.
-        count: the number of equal anomalies that this finding represents.
+        count: the number of anomalies in this finding, which differ only in their record.
     """
 
     kind: str
@@ -58,7 +57,7 @@ class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for a partition: lost records, forked offsets, and the replicas' logs.
 
     Attributes:
-        lost: ids of acknowledged records that no replica returns, sorted.
+        lost: ids of acknowledged records that were lost, sorted.
         forked: offsets at which replicas hold different records, sorted.
         logs: the record ids of each replica, by broker id as text, in order of offset; empty for a
             random run, which has too many records.
@@ -113,11 +112,11 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         written: the newest ``log.message.format.version`` that the brokers may write, or empty.
         kind: ``scripted``: the model executed the same schedule; ``random``: the run was checked as
             a trace.
-        status: ``as-predicted``: the run matched the prediction exactly; ``explained``: every
-            anomaly follows from the rules; ``unexplained``: an anomaly does not follow from them;
-            ``not-reproduced``: a prediction did not happen; ``unknown``: ``reasons`` say why.
+        status: ``as-predicted``: the run matched the prediction exactly; ``explained``: the rules
+            explain every anomaly; ``unexplained``: no rule explains an anomaly; ``not-reproduced``:
+            a prediction did not happen; ``unknown``: ``reasons`` say why.
         predicted: the predicted outcome; None for a random run.
-        findings: one for each anomaly of the verdict, and one for each event that breaks a rule.
+        findings: one for each anomaly of the verdict, and one for each event that no rule allows.
         absent: a sentence for each prediction that did not happen.
         differences: the records in which predicted and observed logs differ.
         course: the model's state after each line of its script; empty without a script.

@@ -1,7 +1,7 @@
 """Finds copies of one record with different sequence numbers, on brokers' disks.
 
-A broker recognises a record by producer id, epoch and sequence number, and checks the order of the
-numbers (KIP-98). A broker does not recognise a copy with another number.
+A broker recognises a copy by producer id, epoch and sequence number (KIP-98). It does not
+recognise a copy with another sequence number.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def _is_idempotent(case: RecordCase) -> bool:
     applies=_is_idempotent,
 )
 def numbered_anew(case: RecordCase) -> Links:
-    """Return a record's copies on a disk, if each copy has another sequence number."""
+    """Return a link if a disk has copies of the record, each with its own sequence number."""
     record = case.anomaly["value"]
     for broker, disk in case.trace.disks.items() if case.trace else ():
         copies = disk.copies(record)
@@ -57,7 +57,7 @@ def numbered_anew(case: RecordCase) -> Links:
     applies=_is_idempotent,
 )
 def numbered_behind(case: RecordCase) -> Links:
-    """Return two records' offsets on a disk, if the offsets and sequence numbers have one order."""
+    """Return a link if a disk has the later record first, with the lower sequence number."""
     earlier, later = (step["value"] for step in case.anomaly["steps"])
     for broker, disk in case.trace.disks.items() if case.trace else ():
         for before, behind in product(disk.copies(later), disk.copies(earlier)):
@@ -79,9 +79,9 @@ def numbered_behind(case: RecordCase) -> Links:
     needs=FILES,
 )
 def numbered_as_another(case: LostRecord) -> Links:
-    """Return the record at the offset that the leader returned for a missing record.
+    """Return links if the leader took the lost record for a copy of another record.
 
-    A leader that takes a record for a copy returns the offset of the earlier record in its log.
+    The leader then acknowledges the lost record with the offset of the other record.
     """
     lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
     if any(lost in disk.records for disk in disks.values()):
@@ -110,7 +110,7 @@ def numbered_as_another(case: LostRecord) -> Links:
     needs=FILES,
 )
 def answered_as_another(case: AnomalyCase) -> Links:
-    """Return the record at a lost record's acknowledged offset, if the lost record is elsewhere."""
+    """Return a link if the leader acknowledged a record with the offset of another record."""
     anomaly, observed = case.anomaly, case.observed
     trace = observed.traces.get(anomaly["partition"])
     for step in anomaly["steps"] or () if anomaly["offset"] is not None else ():
@@ -133,7 +133,7 @@ def answered_as_another(case: AnomalyCase) -> Links:
 
 
 def _after(number: Number, other: Number) -> bool:
-    """Return whether a broker must append one sequence number after the other sequence number."""
+    """Return whether a broker accepts a record with ``number`` after a record with ``other``."""
     (producer, *at), (other_producer, *other_at) = number, other
     unnumbered = None in number or None in other
     return unnumbered or producer != other_producer or at > other_at

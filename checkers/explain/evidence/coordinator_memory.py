@@ -1,9 +1,9 @@
 """Explains a coordinator whose memory and log differ, or whose log contradicts itself.
 
-The log shows each cause: a group that is removed while a transaction has its first offsets
-(KAFKA-19163); a second transaction of a producer, whose offsets the late end of the first removes
-(KAFKA-17507); a group that had become classic before a member of KIP-848 was added (KAFKA-20845);
-a start offset of a share group that is lower than the last, and not lower than the first.
+The log shows each cause. The group was removed while its first offsets were in an open transaction
+(KAFKA-19163). A transaction ended late, and removed the offsets of the producer's next transaction
+(KAFKA-17507). The group became classic before a member of KIP-848 joined (KAFKA-20845). A late
+write set back the start offset of a share group.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ _STEP_BACK: Final = "share-step-back"
     f"The group was removed while a transaction had its first offsets ({_REMOVED_GROUP}).",
 )
 def _removed(case: AnomalyCase) -> Links:
-    """Return the records of the log, if one removes the group while a transaction is open."""
+    """Return links for the log's records, if one removes the group while a transaction is open."""
     removed = any(record["note"] == REMOVES_GROUP for record in _records(case))
     return _links(case, _REMOVED_GROUP) if removed else ()
 
@@ -44,7 +44,7 @@ def _removed(case: AnomalyCase) -> Links:
     "The late end of a transaction removed the next one's offsets from memory.",
 )
 def _late_end(case: AnomalyCase) -> Links:
-    """Return the records of the log, if the last transaction is not its producer's first."""
+    """Return links for the log's records, if the last one's producer ended two transactions."""
     ends = [record["value"] for record in _records(case) if record["note"].startswith(ENDS)]
     return _links(case, _LATE_END) if ends and ends.count(ends[-1]) > 1 else ()
 
@@ -60,7 +60,7 @@ def _late_end(case: AnomalyCase) -> Links:
     f"The coordinator forgot that it had made the group classic ({_DOWNGRADE}).",
 )
 def _forgotten_downgrade(case: AnomalyCase) -> Links:
-    """Return the records of the log, if the group was one of the brokers' protocol before."""
+    """Return links for the log's records, if one of them makes a KIP-848 group classic."""
     downgraded = any(record["note"] == DOWNGRADED for record in _records(case))
     return _links(case, _DOWNGRADE) if downgraded else ()
 
@@ -71,13 +71,13 @@ def _forgotten_downgrade(case: AnomalyCase) -> Links:
     "The share coordinator took the older start offset of a late write.",
 )
 def _late_share_write(case: AnomalyCase) -> Links:
-    """Return the records of the log that set back the group's start offset."""
+    """Return links for the log's records, if one of them sets back the group's start offset."""
     back = any(record["note"].startswith(STEPS_BACK) for record in _records(case))
     return _links(case, _STEP_BACK, SHARE_GROUPS) if back else ()
 
 
 def _records(case: AnomalyCase) -> list[Row]:
-    """Return the log's records that the checker has named."""
+    """Return the records of the coordinator's log that the anomaly lists."""
     records: list[Row] = case.anomaly["copies"][1:]
     return records
 

@@ -57,15 +57,15 @@ class RecordCase(AnomalyCase):
 
     @property
     def until_ns(self) -> int:
-        """The time of the response to the producer; without a response, a minute after the send."""
+        """The time of the response; for a send with unknown outcome, a minute after the send."""
         return int(self.send["complete_ns"] or self.begun_ns + _LONGEST_NS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The links of an anomaly's explanation; ``why_not`` is empty if they explain the anomaly.
+    """The links of an explanation; ``why_not`` is empty if they explain the anomaly.
 
-    ``open`` is true if no evidence contradicts the anomaly, but no known rule leads to it.
+    ``open`` is true if no known rule leads to the anomaly, but no evidence contradicts it either.
     ``unobserved`` names the missing observations that could show the cause.
     """
 
@@ -92,9 +92,9 @@ def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return a link for the response to a record's producer, with the broker if it is known.
+    """Return a link for the response that acknowledged a record, with the broker if it is known.
 
-    If a record was refused in a transaction, only the commit acknowledges the record.
+    If the send failed, but its transaction was committed, the link is for the commit.
     """
     if send.get("error"):
         return ExplanationLink(
@@ -124,11 +124,11 @@ def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLin
 def disturbed(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return the fault or change of leader that prevented a leader's response between two times.
+    """Return a link for a fault or an election that may have prevented a leader's response.
 
-    With acks=all the leader waits for the whole ISR, so faults of its members delay the response.
-    The leader also waits for brokers that it has asked the controller to add to the ISR (KIP-497,
-    the maximal ISR).
+    The fault or election was between the two times. With acks=all, faults of ISR members count,
+    because the leader waits for the whole ISR. With KIP-497 it also waits for brokers that it has
+    asked the controller to add (the maximal ISR).
     """
     first = trace.leadership(since_ns - WITHIN.client)
     later = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns]
@@ -153,11 +153,11 @@ def disturbed(
 def hung_up(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return another partition's change of leader after which a broker closed the connection.
+    """Return a link for another partition's change of leader that closed the connection.
 
-    With acks=0 a broker only closes the connection to report that it no longer leads a partition
-    (``KafkaApis.handleProduceRequest``). With the connection, its requests in flight are lost, for
-    every partition.
+    A broker does not respond to acks=0. If it no longer leads a partition, it closes the connection
+    (``KafkaApis.handleProduceRequest``). All requests in flight on the connection are lost, also
+    those for other partitions.
     """
     then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":
@@ -213,7 +213,7 @@ def target_of(fault: FaultInterval) -> int:
 
 
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
-    """Return a link for a leader that began to lead without a record."""
+    """Return a link for the election of a leader whose log lacked the sent record."""
     how = " from outside the ISR" if start.unclean else ""
     if start.unclean and start.unlogged_election:
         how = " from outside the last observed ISR"
@@ -237,14 +237,14 @@ def cut_link(line: BrokerLogLine) -> ExplanationLink:
 
 
 def failed_send(send: Row) -> ExplanationLink:
-    """Return a link for a record's failed send, which came before the commit of its transaction."""
+    """Return a link for the failed send of a record whose transaction was committed later."""
     says = f"The send of {send['value']} had failed before: {send['error']}."
     event = f"{send['process']}: {send['error']}"
     return ExplanationLink(rule="partial-commit", says=says, event=event)
 
 
 def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) -> Iterator[Row]:
-    """Yield the relay's error responses to a producer's requests of one API, from a send on."""
+    """Yield the relay's errors to a producer's ``api`` requests, from the send to ``until_ns``."""
     client = f"client:{send['process']}"
     for row in observed.refusals:
         is_its = row["target" if row["side"] == "answer" else "source"] == client
@@ -255,10 +255,10 @@ def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) ->
 def refused_by_wire(
     observed: RunTraces, send: Row, until_ns: int, *, acted: bool
 ) -> ExplanationLink | None:
-    """Return a link for a Produce of a record's producer to which the relay returned an error.
+    """Return a link for a Produce of the record's producer that got an error from the relay.
 
     Args:
-        acted: whether to return only requests whose records the broker had written.
+        acted: True if the broker must have written the Produce's records before.
     """
     for row in refusals_by_wire(observed, send, until_ns, "Produce"):
         after = row["side"] == "answer"
@@ -274,7 +274,7 @@ def refused_by_wire(
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Return a client's log line, between two times, about a request without a response."""
+    """Return a link for the client's first log line about a request without a response."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
             return event_link("retry", f"A request of {send['process']} had no answer.", line, None)

@@ -48,7 +48,7 @@ def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
 
 
 def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
-    """Yield faults that removed records of every broker before any broker was back."""
+    """Yield lists of faults, one for each broker, after which all brokers were down and empty."""
     taking = [fault for fault in observed.faults if facts_of(fault.name).empties]
     for last in taking:
         away = {
@@ -61,9 +61,9 @@ def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
 
 
 def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield pairs of times: of a commit, and of an OffsetFetch whose response lacked this commit.
+    """Yield the times of a commit and of an OffsetFetch whose response lacked the commit.
 
-    If no OffsetFetch shows the loss, the commit is missing on the disks at the end.
+    If only the disks at the end lack the commit, the second time is ``FOREVER``.
     """
     here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]
     at_end = anomaly["kind"] == LOST_COMMIT
@@ -83,7 +83,7 @@ def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
 
 
 def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield the times at which the two owners were assigned the partition, the earlier first."""
+    """Yield the times at which the anomaly's two owners got the partition, by their epochs."""
     for (group, partition), owners in ownerships(observed.journal).items():
         place = f"partition {partition} of group {group}"
         for first, second in combinations(owners, 2):

@@ -1,10 +1,10 @@
 """Explains records that a group never received, because it began to read after them.
 
-A consumer requests the list of partitions periodically. In a new partition the group has no
-committed offset. So the group begins where ``auto.offset.reset`` says (ConsumerConfig, KIP-1327).
-The same is true if the group's offsets have expired (``offsets.retention.minutes``, KIP-211). For a
-share group the coordinator requests the list. Up to 4.3 the share group begins where
-``share.auto.offset.reset`` says (KAFKA-20742).
+A group without a committed offset begins where ``auto.offset.reset`` says (ConsumerConfig,
+KIP-1327). This happens in a new partition, which a consumer finds only when it refreshes its
+metadata. It also happens after the group's offsets have expired (``offsets.retention.minutes``,
+KIP-211). Up to 4.3 a share group begins in a new partition where ``share.auto.offset.reset`` says
+(KAFKA-20742).
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
     needs=LEADERS,
 )
 def _before_its_beginning(case: AnomalyCase) -> Chain:
-    """Return why the group began to read the partition after the record."""
+    """Return links if the group began to read a new partition after the record; else a refusal."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -87,7 +87,7 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
     "position after the record (KAFKA-18641).",
 )
 def _committed_at_work(case: AnomalyCase) -> Links:
-    """Return links for a partition's move from a crashed member to the next member."""
+    """Return links if another member took the partition over after the record was acknowledged."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -110,7 +110,7 @@ def _committed_at_work(case: AnomalyCase) -> Links:
 
 
 def _of_members(ops: pa.Table, group: str) -> list[Row]:
-    """Return the rows about a group's members from a run's history, in the history's order."""
+    """Return all rows of a group's members in the history, in the history's order."""
     joined = pc.and_(pc.equal(ops["kind"], SUBSCRIBE), pc.equal(ops["value"], group))
     members = pc.unique(ops["process"].filter(joined))
     rows: list[Row] = ops.filter(pc.is_in(ops["process"], members)).to_pylist()
@@ -124,7 +124,7 @@ def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
 
 
 def _skips(observed: RunTraces, *times_ns: int) -> bool:
-    """Return whether share groups can skip an added partition's first records on every broker."""
+    """Return whether, at these times, share groups can skip an added partition's first records."""
     ran = {software.kafka for time_ns in times_ns for software in observed.software.at(time_ns)}
     return all(of_release(find_hazard(SHARE_HAZARD), release(kafka)) for kafka in ran)
 
@@ -187,7 +187,7 @@ def _after(row: Row, added_ns: int) -> str:
     "The group's offsets had expired.",
 )
 def _after_its_offset_expired(case: AnomalyCase) -> Links:
-    """Return the commit that had expired when a member requested it, and the member's start."""
+    """Return links for the group's last commit, and for an OffsetFetch after the commit expired."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
@@ -244,7 +244,7 @@ def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
     "The offset belongs to a deleted topic of the same name.",
 )
 def _of_an_earlier_topic(case: AnomalyCase) -> Links | Chain:
-    """Return the member's first position, if the group had committed nothing in this topic."""
+    """Return a link for the OffsetFetch that returned the offset, if no member committed before."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]

@@ -1,8 +1,8 @@
 """Licences: the conditions under which an explanation of an anomaly is possible.
 
-A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
-fact about the run's release, settings, client or faults. An explanation is used only if its licence
-is in force in the run. Otherwise the anomaly stays unexplained, and may be a bug of Kafka.
+A licence is a condition on a switch of the model's rules, or on the run's release, settings, client
+or faults. An explanation is used only if its licence holds in the run. Otherwise the anomaly stays
+unexplained, and may be a bug of Kafka.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,19 +37,18 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""A function that returns whether a licence (a rule or a fact) was in force in a run at a time. The
-time None means any time."""
+"""A function that returns whether a licence holds in a run at a time; None means any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """A rule or a fact that lets an anomaly happen in a run.
+    """The condition under which an anomaly can happen in a run.
 
     Attributes:
-        name: the name of a switch of the model, or a fact in a few words.
-        says: the sentence that tells the reader why the licence is not in force.
-        holds: returns whether the licence was in force on any broker. The evidence checks the right
-            broker in ``SoftwareHistory``.
+        name: a switch of the model, or a fact in a few words.
+        says: the sentence that tells the reader why the licence does not hold.
+        holds: returns whether the licence holds on any broker. The function that finds the evidence
+            checks which broker it was.
         switches: the switches of ``Rules`` and ``TransactionRules`` that decide; empty for a fact.
     """
 
@@ -76,7 +75,7 @@ class Licence:
 
 
 def lacks(switch: str) -> Licence:
-    """Return the licence that is in force if the release, with its client, lacks a rule."""
+    """Return a licence that holds if a broker's release, or the client, may lack a rule."""
     return Licence(
         name=f"{switch}: off",
         says=f"This release, with this client, has a rule against this: {_says(switch)}",
@@ -86,7 +85,7 @@ def lacks(switch: str) -> Licence:
 
 
 def has(switch: str) -> Licence:
-    """Return the licence that is in force if the release, with its client, has a rule."""
+    """Return a licence that holds if a broker's release, or the client, may have a rule."""
     return Licence(
         name=switch,
         says=f"This release, with this client, lacks the rule that leads to this: {_says(switch)}",
@@ -96,7 +95,7 @@ def has(switch: str) -> Licence:
 
 
 def hazard_of_release(hazard: str) -> Licence:
-    """Return the licence that is in force if the release has a hazard of the catalogue."""
+    """Return a licence that holds if a known bug (``hazards.catalogue``) affects a release."""
     row = find_hazard(hazard)
     return of_releases(
         hazard, f"{hazard} does not affect this release.", lambda entry: of_release(row, entry)
@@ -104,7 +103,7 @@ def hazard_of_release(hazard: str) -> Licence:
 
 
 def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Licence:
-    """Return the licence that is in force if ``has_it`` is true for a release of the run."""
+    """Return a licence that holds if ``has_it`` is true for the release of a broker."""
     return Licence(
         name=name,
         says=says,
@@ -113,7 +112,7 @@ def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Lice
 
 
 def hazard_of_clients(hazard: str) -> Licence:
-    """Return the licence that is in force if the client has a hazard of the catalogue."""
+    """Return a licence that holds if a known bug (``hazards.catalogue``) affects the client."""
     row = find_hazard(hazard)
 
     def holds(run: RunTraces, _: int | None) -> bool:
@@ -144,9 +143,10 @@ class Explanation(Generic[C]):
 
     Attributes:
         name: a switch of the model's rules, or a plain name.
-        licence: the rule or fact that makes the cause possible. says: the cause in a sentence.
-        evidence: returns the links of the explanation, in order of time; empty if the cause was not
-            observed. Or it returns a chain that says why this is not the cause.
+        licence: the condition under which the cause is possible.
+        says: the cause in a sentence.
+        evidence: returns the explanation's links, in order of time; empty without evidence. It may
+            return a chain instead, for example with the reason against this cause.
         applies: returns whether the explanation can apply to an anomaly.
         needs: the observations that the evidence needs.
     """
@@ -159,16 +159,16 @@ class Explanation(Generic[C]):
     needs: frozenset[Observation]
 
     def may_explain(self, case: C) -> bool:
-        """Return whether release, client and settings allow the explanation, at any time."""
+        """Return whether the licence holds at any time of the run, and the explanation applies."""
         return self.licence.holds(case.observed, None) and self.applies(case)
 
     def outcome(self, case: C) -> Chain:
-        """Return the evidence for the explanation, even if the licence is not in force."""
+        """Return the evidence as a chain, even if the licence does not hold."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
     def allows(self, case: C, outcome: Chain) -> bool:
-        """Return whether the licence was in force when the chain's events happened."""
+        """Return whether the licence held at the time of the link with the explanation's name."""
         named = (link.time_ns for link in outcome.links if link.rule == self.name)
         return self.licence.holds(case.observed, next(named, None))
 
@@ -186,7 +186,7 @@ def explains(
     needs: frozenset[Observation] = frozenset(),
     applies: Callable[[Any], bool] = lambda _: True,
 ) -> Callable[[Callable[[C], Links | Chain]], Explanation[C]]:
-    """Return a decorator that makes an ``Explanation`` of the function that finds its evidence."""
+    """Return a decorator that makes an ``Explanation`` from a function that finds evidence."""
 
     def explanation(evidence: Callable[[C], Links | Chain]) -> Explanation[C]:
         return Explanation(
@@ -202,7 +202,7 @@ def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
 
 
 def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
-    """Return the given chain; or "not known", if an allowed explanation lacks observations.
+    """Return ``outcome``, or a "not known" chain if a possible explanation lacks observations.
 
     Args:
         outcome: the chain that was found. A chain that explains the anomaly is returned unchanged.
@@ -224,11 +224,10 @@ class Explainer(Generic[C]):
 
     Attributes:
         explanations: the explanations, in the order in which they are tried.
-        why_not: the reason if no explanation has evidence; empty if the only explanation gives the
-            reason itself.
-        case: returns the case that the explanations need, or a chain that says why there is no
-            case.
-        always: returns the links that the reader sees even without an explanation.
+        why_not: the reason if no explanation has evidence. It is empty if there is only one
+            explanation, whose chain has its own reason.
+        case: returns the case that the explanations need, or a chain with the reason for no case.
+        always: returns links that the reader sees even without an explanation.
     """
 
     explanations: tuple[Explanation[C], ...]
@@ -245,7 +244,7 @@ class Explainer(Generic[C]):
         return if_observed(outcome, self.explanations, case)
 
     def _first(self, case: C) -> Chain:
-        """Return the first chain that explains the anomaly; else the best reason against all."""
+        """Return the first explanation with evidence and licence; else a chain with a reason."""
         refused = []
         for rule in self.explanations:
             outcome = rule.outcome(case)

@@ -26,12 +26,12 @@ class LostRecord(RecordCase):
 
     @property
     def is_unclean(self) -> bool:
-        """True if the later leader, if there is one, was elected from outside the ISR."""
+        """False; in ``Succession``, True if the later leader was elected from outside the ISR."""
         return False
 
     @property
     def is_committed(self) -> bool:
-        """True if every member of the ISR, also the later leader, should have had the record."""
+        """True if the whole ISR should have the record: acks=all, and no unclean election later."""
         return not self.is_unclean and self.observed.plan.workload.acks == "all"
 
     @property
@@ -53,7 +53,7 @@ class LostRecord(RecordCase):
                 yield fault
 
     def first_cut(self, broker: int) -> BrokerLogLine | None:
-        """Return a broker's first truncation, after the send, to the record's offset or below."""
+        """Return a broker's first truncation to the record's offset or below, after the send."""
         for line in self.trace.of_kind(broker, "truncation"):
             if line.offset <= self.send["offset"] and line.time_ns >= self.begun_ns - WITHIN.look:
                 return line
@@ -67,9 +67,9 @@ class LostRecord(RecordCase):
 
 
 def deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
-    """Return the leader before an election, if this leader may have responded after the election.
+    """Return a link for an old leader that may have responded after the new leader's election.
 
-    If a broker was elected several times in a row, the function uses its first election.
+    If the new leader was elected several times in a row, its first election counts.
     """
     trace, acked_ns = case.trace, case.send["complete_ns"]
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]

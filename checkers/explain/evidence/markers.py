@@ -1,14 +1,13 @@
 """Explains records whose outcome the marker of another transaction decided.
 
 A coordinator sends a marker (WriteTxnMarkers) again if its connection to a leader ends without a
-response. The leader then ends the producer's open transaction, unless the marker's producer epoch
-is below the epoch that the leader knows. With version 1 all transactions of a producer have the
-same epoch (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
+response. A late marker ends the producer's open transaction, unless the leader knows a higher
+producer epoch. With version 1 all transactions of a producer have the same epoch
+(``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
 
-A fault that removes a log's end also removes the markers there. A transaction without its marker is
-open again, and the producer's next marker decides its records' outcome. The coordinator does not
-send the first marker again, because for it the transaction is complete (KIP-98,
-``TransactionCoordinator``).
+A fault that removes a log's end also removes the markers there. Their transactions are open again.
+The coordinator has completed these transactions, and does not send their markers again (KIP-98,
+``TransactionCoordinator``). So the producer's next marker decides their outcome.
 """
 
 from dataclasses import dataclass
@@ -38,10 +37,10 @@ from highwater.harness.runs.partition_trace import Leadership
     needs=LEADERS | FILES | MESSAGES,
 )
 def late_marker(case: RecordCase) -> Links:
-    """Return the late marker that ended a record's transaction, and its offset on a disk.
+    """Return links for a late marker that ended the record's transaction, and for its offset.
 
-    The marker reached the leader between the record's send and the end of its transaction. The
-    leader's log has the marker, with the same producer and epoch, after the record.
+    The marker reached the leader before the end of the record's transaction. On the disk it is the
+    producer's first marker after the record.
     """
     send, trace = case.send, case.trace
     last = trace.leaderships[-1] if trace and trace.leaderships else None
@@ -78,7 +77,7 @@ def late_marker(case: RecordCase) -> Links:
 
 
 def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
-    """Return the first marker of a record's producer after the record: offset, id and epoch."""
+    """Return offset, producer id and epoch of the producer's first marker after a record."""
     if offset not in disk.at:
         return None
     writer, *_ = disk.numbers[disk.at[offset]]
@@ -90,7 +89,7 @@ def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """Offsets that a fault removed from a broker's log, and when the broker then began to lead."""
+    """The offsets that a fault removed from a broker's log, and the broker's next leadership."""
 
     fault: FaultInterval
     offsets: range
@@ -110,11 +109,11 @@ class _Cut:
     needs=LEADERS | FILES,
 )
 def cut_marker(case: RecordCase) -> Links:
-    """Return the fault that removed a marker, and the later marker that decided the outcome.
+    """Return links for the fault that removed a marker, and for the marker that took its place.
 
-    The first marker of the record's producer after the record must be from a leader that began to
-    lead after the transaction had ended. Between the two, a fault must have removed offsets after
-    the record from that leader's log.
+    The latter is the producer's first marker after the record. Its leader was elected after the
+    transaction's end. Between that end and the election, a fault removed offsets after the record
+    from this leader's log.
     """
     send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None
@@ -144,7 +143,7 @@ WITHDRAWN: Final = (cut_marker, late_marker)
 
 
 def _skipped(case: AnomalyCase) -> set[int]:
-    """Return the known offsets that a client skipped."""
+    """Return the skipped offsets that the anomaly lists."""
     copies = case.anomaly["copies"] or ()
     return {copy["offset"] for copy in copies if copy["note"] == "skipped"}
 
@@ -157,10 +156,10 @@ def _skipped(case: AnomalyCase) -> set[int]:
     needs=LEADERS | FILES,
 )
 def written_later(case: AnomalyCase) -> Links:
-    """Return why a client could not read the records that it skipped: they were written later.
+    """Return links if the records that a client skipped were written after the client's read.
 
-    A fault removed these offsets from the log after the client had passed them. The records there
-    now are from an epoch that began after the fault.
+    After the client had passed these offsets, a fault removed them. The present records are from an
+    epoch that began after the fault.
     """
     observed, anomaly, places = case.observed, case.anomaly, _skipped(case)
     trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()

@@ -50,7 +50,7 @@ _OVERHEAD_BYTES: Final = 1024
     needs=LEADERS | LOGS,
 )
 def _acknowledged_by_deposed(case: LostRecord) -> Links:
-    """Return the election that a deposed leader did not know when it acknowledged the record."""
+    """Return links for an old leader that acknowledged the record after a new leader's election."""
     now = case.leader_before
     for start in case.trace.starts:
         if start.epoch == now.epoch and case.is_replaced(start) and (link := deposed(case, start)):
@@ -65,7 +65,7 @@ def _acknowledged_by_deposed(case: LostRecord) -> Links:
     needs=LEADERS,
 )
 def _removed_from_the_front(case: LostRecord) -> Links:
-    """Return the fault that deleted a leader's oldest segment, and the leader's next leadership."""
+    """Return links for the fault that deleted a leader's oldest segment, and its later election."""
     for fault in case.faults_removing:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
@@ -85,9 +85,9 @@ def _removed_from_the_front(case: LostRecord) -> Links:
     needs=LEADERS | FILES,
 )
 def _taken_for_another(case: LostRecord) -> Links:
-    """Return the aborted record at the offset that was acknowledged for the lost record.
+    """Return links if the acknowledged offset is the offset of an aborted record of the producer.
 
-    In 0.11 the leader returns the offset of the last marker after the aborted record.
+    In 0.11 the acknowledged offset is that of the last marker after the aborted record.
     """
     leader = case.trace.leadership(case.ended_ns)
     disk = case.trace.disks.get(leader.leader) if leader else None
@@ -123,9 +123,9 @@ def _taken_for_another(case: LostRecord) -> Links:
     needs=LOGS,
 )
 def _counted_twice(case: LostRecord) -> Links:
-    """Return the leader that deleted the record, if this leader counted more bytes than were sent.
+    """Return links for a leader that counted too many bytes, and deleted the record's segment.
 
-    The leader logs its own count of the partition's bytes, without the segment that it deletes.
+    The leader logs the bytes that remain after the deletion. They are more than were ever sent.
     """
     offset, sent = case.send["offset"], _bytes_sent(case)
     for broker in case.trace.lines:
@@ -186,10 +186,10 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
     needs=LOGS,
 )
 def _expired(case: LostRecord) -> Links:
-    """Return the broker that deleted the record's segment, if the topic's settings allow this.
+    """Return links for the deletion of the record's segment by ``retention.ms``.
 
-    With LogAppendTime the timestamp is the broker's own, so the record must be old by the clock of
-    the broker that deletes it.
+    With LogAppendTime the deleting broker's clock must show that the record is old enough. With
+    CreateTime the producer may have sent an old timestamp.
     """
     offset, settings = case.send["offset"], case.observed.plan.topic.settings()
     kept_ns = int(settings["retention.ms"]) * 1_000_000
@@ -211,7 +211,7 @@ def _expired(case: LostRecord) -> Links:
 
 
 def _clock_fault(case: LostRecord, line: BrokerLogLine) -> Links:
-    """Return the fault that had moved the clock of the broker that wrote a log line."""
+    """Return a link for the fault that had moved a broker's clock when it wrote a log line."""
     return tuple(
         fault_link(fault)
         for fault in case.observed.faults

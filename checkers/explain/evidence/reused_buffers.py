@@ -12,7 +12,7 @@ _EXPIRED: Final = "TimeoutException"
 
 
 def expired_sends(observed: RunTraces, partition: int | None) -> list[Row]:
-    """Return the expired sends to a partition, if the client reuses their buffers."""
+    """Return the expired sends to a partition; empty if KAFKA-19012 does not affect the client."""
     if not REUSES.holds(observed, None):
         return []
     rows: list[Row] = observed.sends(error=_EXPIRED, partition=partition).to_pylist()

@@ -1,9 +1,9 @@
 """Explains a stale replica of a compacted log: it was out of sync during compaction.
 
-Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
-were cleaned. A replica that is out of sync for longer never fetches them. So this replica keeps a
-deleted value. Or it takes aborted records for records of the producer's next transaction, which is
-committed. (KAFKA-8522 and KIP-354 describe this for consumers, not for followers.)
+Compaction removes tombstones and abort markers after ``delete.retention.ms``. A replica that is out
+of sync for longer never fetches them. So this replica keeps deleted values. It may also count
+aborted records as part of the producer's next transaction, which is committed. (KAFKA-8522 and
+KIP-354 describe this for consumers, not for followers.)
 """
 
 from typing import Any, Final
@@ -26,8 +26,8 @@ DAY_MS = 24 * 60 * 60 * 1000
 def _out_of_sync(case: AnomalyCase) -> Links:
     """Return a link if a replica was out of the ISR for longer than ``delete.retention.ms``.
 
-    The replica has a copy that the anomaly names. Without copies it is the last leader, from which
-    clients read.
+    The replicas are those in the anomaly's copies. Without copies, the last leader is checked,
+    because clients read from it.
     """
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])

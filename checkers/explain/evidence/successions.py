@@ -55,7 +55,7 @@ class Succession(LostRecord):
 def _lacking(
     switch: str, says: str
 ) -> Callable[[Callable[[Succession], Links]], Explanation[Succession]]:
-    """Return a decorator for explanations by a missing rule of how a committed record was lost."""
+    """Return a decorator for explanations: a release without the rule loses committed records."""
     return explains(
         switch, lacks(switch), says, applies=lambda case: case.is_committed, needs=STARTS
     )
@@ -65,8 +65,8 @@ def successors(case: LostRecord) -> list[LeadershipStart]:
     """Return the later leaders that may have begun without the record, the most likely first.
 
     Such a leader began at or below the record's offset, or has an older record there, as after an
-    unclean election. The broker that appended the record has it, even if an observed LEO is lower,
-    unless this broker has followed another leader since then and truncated its log.
+    unclean election. For the leader of the send, a low observed LEO is no evidence: its log must
+    show that it lost the record.
     """
     trace, offset = case.trace, case.send["offset"]
     before = case.leader_before
@@ -102,7 +102,7 @@ def _elected_uncleanly(case: Succession) -> Links:
     needs=STARTS,
 )
 def _elected_without(case: Succession) -> Links:
-    """Return the old leader's fault, the new leader's truncation, and the new leader's election."""
+    """Return links for the old leader's fault, the new leader's truncation, and its election."""
     outage, cut = _outage(case), case.cut
     links = (case.ack, outage, cut_link(cut) if cut else None, case.election)
     return tuple(link for link in links if link)
@@ -125,9 +125,9 @@ def _removed_by_fault(case: Succession) -> Links:
 
 @_lacking("epochs", "Up to 0.10 a follower truncates to its own HW (before KIP-101).")
 def _cut_to_its_hw(case: Succession) -> Links:
-    """Return the truncation of the new leader to its HW, before its election.
+    """Return links if the new leader had truncated its log to its HW before its election.
 
-    With its software and protocol, the broker does not ask its leader where to truncate.
+    Only a broker without KIP-101 does so: it does not ask its leader where to truncate.
     """
     cut = case.cut
     if cut is None or not case.observed.software.may_lack("epochs", cut.time_ns, cut.broker):
@@ -141,9 +141,9 @@ def _cut_to_its_hw(case: Succession) -> Links:
     "A leader does not know its epoch before the epoch's first record (KAFKA-7415).",
 )
 def _cut_at_unknown_epoch(case: Succession) -> Links:
-    """Return the new leader's truncation to its HW after its leader did not know the epoch.
+    """Return links if the new leader truncated to its HW because its leader did not know an epoch.
 
-    The leader's software decides whether it knows that epoch.
+    The software of that leader, not of the new leader, must allow this.
     """
     cut = case.cut
     answers = case.trace.of_kind(case.start.broker, "answer") if cut else []
@@ -188,10 +188,9 @@ def _joined_without(case: Succession) -> Links:
     "its followers.",
 )
 def _committed_by_old_state(case: Succession) -> Links:
-    """Return the events of a leader that began an epoch and did not know of the leader before.
+    """Return links for a leader that did not notice another leadership between two of its own.
 
-    Between the log lines of its two leaderships, its log has no line about following another
-    broker.
+    Its log has no line about following another broker between the two.
     """
     trace, until_ns = case.trace, case.ended_ns + WITHIN.look
     cut = case.cut
@@ -210,7 +209,7 @@ def _committed_by_old_state(case: Succession) -> Links:
 def _missed(
     case: Succession, leader: int, cut: BrokerLogLine, until_ns: int
 ) -> ExplanationLink | None:
-    """Return a link if a broker logged two own leaderships in a row, but another led between."""
+    """Return a link if a broker logged two leaderships in a row, although another led between."""
     roles = [
         line
         for line in case.trace.of_kind(leader, "leader", "follower", "fetcher")
@@ -244,9 +243,9 @@ def _missed_leader(
     "late_fenced", "A follower accepts a late answer from an older leader epoch (KAFKA-18991)."
 )
 def _cut_by_late_answer(case: Succession) -> Links:
-    """Return the late response of an older epoch by which the new leader truncated its log.
+    """Return links if a late response of an older epoch made the new leader truncate its log.
 
-    This is KAFKA-18991. Only a response that the relay delayed is known to arrive in a later epoch.
+    This is KAFKA-18991. Only responses that the relay delayed are known to be late.
     """
     broker, trace = case.start.broker, case.trace
     for row in case.observed.late_answers:
@@ -298,7 +297,7 @@ def _followed(trace: Trace, cut: BrokerLogLine) -> int | None:
 
 
 def _cut_before(case: Succession, cut: BrokerLogLine, rule: str, says: str) -> Links:
-    """Return the new leader's truncation with its reason, if it came before the election."""
+    """Return links for the new leader's truncation and election; empty if it truncated later."""
     if cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
     says = f"Broker {cut.broker} truncated its log to {cut.offset}, {says}"
@@ -308,7 +307,7 @@ def _cut_before(case: Succession, cut: BrokerLogLine, rule: str, says: str) -> L
 def _began_below(case: LostRecord, start: LeadershipStart) -> bool:
     """Return whether a leader lacked the record's offset when it began to lead.
 
-    For the broker that led at the send, only its own log is evidence.
+    For the leader of the send, a low observed LEO is no evidence.
     """
     cut = case.first_cut(start.broker)
     shows = start.logged or (cut is not None and cut.time_ns <= start.time_ns)
@@ -316,7 +315,7 @@ def _began_below(case: LostRecord, start: LeadershipStart) -> bool:
 
 
 def _outage(case: Succession) -> ExplanationLink | None:
-    """Return a fault near the later election of the broker that acknowledged the record."""
+    """Return a link for a fault of the acknowledging broker between the send and the election."""
     broker = case.leader_before.leader if case.ack.broker is None else case.ack.broker
     for fault in case.observed.faults:
         around = fault.start_ns - WITHIN.log <= case.start.time_ns

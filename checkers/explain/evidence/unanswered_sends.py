@@ -1,4 +1,4 @@
-"""Explains lost records without an offset: no broker confirmed that it appended them."""
+"""Explains lost records without an offset: the client got no response with their offset."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -58,10 +58,10 @@ def _no_answer(case: LostRecord) -> Links:
     needs=FILES,
 )
 def _client_left(case: LostRecord) -> Links:
-    """Return the last response to a client that ended right after the send.
+    """Return links if the client ended right after the send.
 
-    A broker without CPU time may leave more requests unread. A broker reads the requests of a
-    connection in order, so the unread requests are always the client's last.
+    A broker reads the requests of a connection in order. So if the client ended a little later, the
+    disk must have no later record of this client.
     """
     process = case.send["process"]
     left_ns = case.observed.left_ns.get(process)
@@ -108,10 +108,9 @@ def _sent_to_deposed(case: LostRecord) -> Links:
     needs=STARTS,
 )
 def _shorter_successor(case: LostRecord) -> Links:
-    """Return a later leader whose log ended before the record.
+    """Return links for a later leader that began at or below the record's highest possible offset.
 
-    The observed LEOs of the leader, before the send and after the response, are an upper bound of
-    the record's offset.
+    The first leader's LEOs, before the send and after the response, limit this offset.
     """
     trace = case.trace
     if (then := trace.leadership(case.begun_ns)) is None:
@@ -151,7 +150,7 @@ def _left_out(case: LostRecord) -> Links:
     "The client committed the transaction without a response about the record.",
 )
 def _committed_unanswered(case: LostRecord) -> Links:
-    """Return the commit of a record without an offset, by a client that reports offsets."""
+    """Return links for the commit of a record without an offset, if other records got offsets."""
     send, observed = case.send, case.observed
     others = observed.sends(process=send["process"], outcome=OK)["offset"]
     if not observed.plan.workload.transactions or others.null_count == len(others):
@@ -176,7 +175,7 @@ def _committed_unanswered(case: LostRecord) -> Links:
     "(KAFKA-19479).",
 )
 def _flushed_early(case: LostRecord) -> Links:
-    """Return the client's log line about the batch, between the send and the flush."""
+    """Return links for the client's log line, after the send, about a batch that it divided."""
     process = case.send["process"]
     for line in case.observed.divided.get(process, ()):
         if case.begun_ns <= line.time_ns <= case.ended_ns + WITHIN.log:
@@ -193,10 +192,10 @@ def _flushed_early(case: LostRecord) -> Links:
     needs=LEADERS | FILES,
 )
 def _left_unread(case: LostRecord) -> Links:
-    """Return the end of a connection whose last requests its broker had not read.
+    """Return links for the end of a connection whose last requests its broker had not read.
 
-    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker reads a
-    connection's requests in order, so only the producer's last requests can be unread.
+    With acks=0 the client counts a request as acknowledged when it has written it to its socket. A
+    broker reads a connection's requests in order, so only the producer's last requests are unread.
     """
     observed, process = case.observed, case.send["process"]
     leadership = case.trace.leadership(case.begun_ns)

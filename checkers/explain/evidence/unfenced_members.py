@@ -2,8 +2,8 @@
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset, even if an open
 transaction will commit another offset. Such a coordinator also accepts a transaction's offsets from
-any former member. Since 2.5 the coordinator makes the reader wait if the client requests this
-(``require_stable``), and fences members if the client sends its member and generation (KIP-447).
+any former member. Since 2.5 the coordinator makes the reader wait if the request has
+``require_stable``. It fences a member if the request has a member id and a generation (KIP-447).
 """
 
 from typing import Final
@@ -56,7 +56,7 @@ def _library(run: RunTraces) -> str:
     "No broker fenced a member that was removed from its group.",
 )
 def _unfenced(case: AnomalyCase) -> Chain:
-    """Return why the second transaction could begin before the first had ended."""
+    """Return links if the second transaction could begin before the first ended; else a refusal."""
     observed, anomaly = case.observed, case.anomaly
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
@@ -97,7 +97,7 @@ def _unfenced(case: AnomalyCase) -> Chain:
 
 
 def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
-    """Return the last assignment or seek before one of a member's steps."""
+    """Return the last seek of a step's member in the partition, before the step."""
     ops, until_ns = observed.ops, step["invoke_ns"]
     of_member = pc.and_(
         pc.equal(ops["process"], step["process"]), pc.equal(ops["partition"], partition)

@@ -26,7 +26,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def crash(s: State, b: int, end: int) -> None:
-    """Kill a broker's process.
+    """Kill a broker's process; ``end`` is the state of the process afterwards.
 
     The page cache keeps the complete log. The HW falls back to the HW on the broker's disk.
     """
@@ -42,12 +42,12 @@ def crash(s: State, b: int, end: int) -> None:
 
 @rule
 def fail_over(s: State, k: Constants) -> bool:
-    """Replace the controller; return False if this changes no broker's future decisions.
+    """Replace the controller; return False if this changes nothing.
 
-    With ZooKeeper, the decisions that the dead controller had not delivered are lost. A
-    controller's queue for each broker is in memory (``ControllerChannelManager``), and the next
-    controller sends only the present state. With KRaft no decision is lost. A failover changes
-    nothing if no broker lacks more than one decision.
+    With ZooKeeper, the decisions that the dead controller had not sent are lost: its queue for each
+    broker is in memory (``ControllerChannelManager``), and the next controller sends only the
+    newest state. This matters only if a broker lacks two or more decisions. With KRaft no decision
+    is lost.
     """
     if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
         return False
@@ -99,7 +99,7 @@ def pause(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def resume(s: State, b: int) -> bool:
-    """Resume a broker (SIGCONT). It does not yet know the decisions that it missed."""
+    """Resume a broker (SIGCONT). It does not yet know the decisions that were made meanwhile."""
     if get(s, b, layout.PROCESS) != ProcessState.PAUSED:
         return False
     put(s, b, layout.PROCESS, ProcessState.UP)

@@ -28,9 +28,9 @@ def rule(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def register_rules() -> None:
-    """Let compiled code call every rule that has been imported. A second call changes nothing.
+    """Register all imported rules with Numba, so that compiled code can call them.
 
-    No C code calls a rule, so Numba makes no C wrapper.
+    A second call changes nothing. C code never calls a rule, so Numba need not compile a C wrapper.
     """
     from numba.extending import register_jitable  # noqa: PLC0415 - only a search needs Numba
 
@@ -42,7 +42,7 @@ def register_rules() -> None:
 def copy_state(source: State, target: State) -> None:
     """Copy a state into another state of the same size.
 
-    Numba needs seconds to compile a slice assignment, which checks the sizes.
+    This is a loop, because Numba needs seconds to compile a slice assignment.
     """
     for place in range(source.shape[0]):
         target[place] = source[place]

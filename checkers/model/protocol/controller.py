@@ -89,11 +89,11 @@ def elect(s: State, k: Constants, chosen: int) -> None:
 
 @rule
 def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
-    """Elect a live replica at an operator's request if no broker leads (KIP-460, since 2.4).
+    """Elect ``chosen`` at an operator's request, if no broker leads (KIP-460, since 2.4).
 
-    This is the unclean election in ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper in
-    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: the first eligible broker
-    is elected.
+    ``chosen`` must be eligible or, if no broker is eligible, alive. Kafka elects the first such
+    broker (``PartitionChangeBuilder.electAnyLeader``; with ZooKeeper
+    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``).
     """
     last = newest(s)
     live = int(s[layout.LIVE]) & replicas_of(s, last)
@@ -140,7 +140,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def _orphan(s: State, k: Constants, b: int, before: int) -> None:
-    """Leave the partition without a leader.
+    """Leave the partition without a leader, because the session of its leader ``b`` ended.
 
     The ISR then contains only ``b``. In releases with an ELR (KIP-966) the ISR is empty.
     """
@@ -175,9 +175,8 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
     The controller accepts one reassignment at a time
     (``ReplicationControlManager.changePartitionReassignment``). With ZooKeeper the leader epoch
     increases, and added brokers must be alive (``KafkaController.onPartitionReassignment``, phase
-    A). A KRaft controller refuses the request if no broker leads and an added broker is in the ELR:
-    ``LeaderAcceptor`` looks for a directory that is not assigned yet (4.4.0 returned
-    UNKNOWN_SERVER_ERROR).
+    A). A KRaft controller refuses the request if no broker leads and an added broker is in the ELR
+    (``LeaderAcceptor`` finds no directory for it; 4.4.0 returned UNKNOWN_SERVER_ERROR).
     """
     last = newest(s)
     replicas, leader = replicas_of(s, last), leader_of(s, last)
@@ -202,10 +201,10 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
 def complete(s: State, k: Constants) -> bool:
     """Complete a reassignment if its new replicas are in sync; return whether it was completed.
 
-    A KRaft controller completes it together with any change of the partition, in one record
-    (``PartitionChangeBuilder.completeReassignmentIfNeeded``); the leader epoch increases when a
-    replica is removed. A controller with ZooKeeper writes the replicas first and the smaller ISR
-    second (phase B), each with a new leader epoch.
+    A KRaft controller completes a reassignment in the record of another change of the partition
+    (``PartitionChangeBuilder.completeReassignmentIfNeeded``). The leader epoch increases if a
+    replica is removed. A controller with ZooKeeper first writes the replicas, and then the smaller
+    ISR (phase B), each with a new leader epoch.
     """
     if not s[layout.REASSIGNED]:
         return False

@@ -24,7 +24,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def established(s: State) -> int:
-    """Return the newest elected leader if it runs and knows of its election; else -1."""
+    """Return the last elected leader; -1 if it does not run, or does not know its election."""
     leader = leader_of(s, newest(s))
     if leader < 0 or not is_up(s, leader) or get(s, leader, layout.APPLIED_DECISION) != newest(s):
         return -1
@@ -259,7 +259,7 @@ _ALL: Final = (1 << len(INVARIANTS)) - 1
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether the state had no space for another decision of the controller."""
+    """Return whether the controller made more decisions than the state can store."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 

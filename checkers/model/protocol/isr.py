@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """Store a follower's LEO at the leader, which may then change the ISR and increase the HW."""
+    """Store a follower's LEO at its leader. The leader may then extend the ISR and raise its HW."""
     leo = get(s, b, layout.LEO)
     put(s, leader, layout.REMOTE + b, leo)
     if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -58,7 +58,7 @@ def _may_write(s: State, leader: int) -> bool:
 
 @rule
 def _grow(s: State, k: Constants, leader: int, b: int) -> None:
-    """Add ``b`` to the ISR. While the request is delayed, the HW also waits for ``b``."""
+    """Add ``b`` to the ISR. If the request for this is delayed, the HW already waits for ``b``."""
     if s[layout.JOIN] == layout.ARMED:
         s[layout.JOIN] = layout.IN_FLIGHT | leader << 1 | b << 3
         return
@@ -109,7 +109,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Deliver the controller's response to the leader: the smaller ISR is accepted."""
+    """Deliver the controller's response to the leader, which then uses the smaller ISR."""
     pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False

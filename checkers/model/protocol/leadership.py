@@ -25,8 +25,8 @@ from highwater.checkers.model.protocol.state_layout import (
 def learn(s: State, k: Constants, b: int) -> bool:
     """Apply the controller's next decision. After a lost session, apply only the newest decision.
 
-    With ZooKeeper, brokers ignore a decision without a leader: they keep the epoch and the leader
-    that they know (``ReplicaManager.makeFollowers``), so a broker can miss an epoch.
+    With ZooKeeper a broker ignores a decision without a leader, and keeps its leader and its epoch
+    (``ReplicaManager.makeFollowers``). So it can miss an epoch.
     """
     applied, last = get(s, b, layout.APPLIED_DECISION), newest(s)
     if not is_up(s, b) or not (is_live(s, b) or (k[scope.K_KRAFT] and applied >= 0)):
@@ -94,9 +94,9 @@ def _become_leader(
 ) -> None:
     """Make the broker leader. The leader starts with its own HW, which may be stale.
 
-    A new leader does not know its followers' LEOs. A leader that is elected again remembers the
-    LEOs of brokers that are still replicas, or that one delta removed and added again
-    (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
+    A new leader does not know its followers' LEOs. A leader that is elected again keeps the LEOs of
+    brokers that have a replica before and after. One delta may even have removed and added the
+    replica again (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
 
     Args:
         old_replicas: the replicas of the decision that the broker had applied before, as a mask.

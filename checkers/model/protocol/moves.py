@@ -49,10 +49,10 @@ from highwater.checkers.model.protocol.state_layout import (
 class Move(IntEnum):
     """The kind of a step.
 
-    Kinds up to LAG are commands from outside the cluster; the cluster takes the other steps without
-    a command. RUN, TELL and SAVE occur only in a search by rounds; each combines many other steps.
-    The kinds after SAVE occur only in searches whose bounds allow batches, failovers, replaced
-    disks, delayed ISR requests, reassignments or elections by an operator.
+    Kinds up to LAG are commands from outside the cluster. The cluster takes the other steps by
+    itself. RUN, TELL and SAVE occur only in a search by rounds (``rounds``); each combines many
+    other steps. Kinds after SAVE occur only if the bounds allow batches, failovers, replaced disks,
+    delayed ISR requests, reassignments or elections by an operator.
     """
 
     SEND = 0
@@ -98,12 +98,12 @@ _ACKS_ALL = 2
 
 
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """Return every step that the bounds allow, as rows ``(kind, broker, other broker)``.
+    """Return every step that the bounds allow, as rows ``(kind, broker, other)``.
 
-    In a round, ``broker`` is a mask of the brokers that run. ``other broker`` is the successor for
-    STOP and EXPIRE (the same broker means no successor), and the follower for LAG and SHRINK. It is
-    the number of records for BATCH. For REASSIGN the two numbers are the mask of the new replicas
-    and the preferred replica.
+    In a round, ``broker`` is a mask of the brokers that run. ``other`` is the successor for STOP
+    and EXPIRE (the same broker means no successor), the follower for LAG and SHRINK, and the number
+    of records for BATCH. For REASSIGN, ``broker`` is a mask of the new replicas, and ``other`` is
+    the preferred replica.
     """
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
@@ -123,7 +123,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
-    """Return the possible first numbers of a row: brokers or, in a round, sets of brokers."""
+    """Return the possible values of ``broker`` in rows of ``moves`` with this kind."""
     if kind in ROUNDS or kind == Move.REASSIGN:
         return range(1, 1 << scope.brokers)
     return range(1 if kind == Move.FAILOVER else scope.brokers)
@@ -174,10 +174,9 @@ def send(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
-    """Return whether a step may be possible, by a cheap test.
+    """Return False if a cheap test shows that ``apply`` would return False.
 
-    The result is never False if ``apply`` would return True. The search calls this function before
-    it copies a state.
+    The search calls this function before it copies a state.
     """
     if kind >= Move.RUN:
         return True
@@ -216,7 +215,7 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 @rule
 def apply_alone(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    """Take one step in place, as ``apply`` does, but no round.
+    """Take one step in place, as ``apply`` does, but no round of several steps.
 
     A search by messages compiles this function instead of ``apply``.
     """
@@ -293,9 +292,9 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
-    """Return the state after a step that was found under other rules; None if ``k`` forbids it.
+    """Return the state after a step from a search under other rules; None if ``k`` forbids it.
 
-    If ``k`` forbids the election of the step's broker, another broker is elected.
+    If ``k`` forbids the successor of a STOP or EXPIRE, another broker is elected.
     """
     kind, b, other = row
     for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):

@@ -17,7 +17,7 @@ UNDEFINED = -1
 
 @rule
 def append(s: State, b: int, entry: int) -> None:
-    """Append an entry to the log. The entry's epoch then has a record, so ELECTED becomes 0."""
+    """Append an entry to the log, and clear ELECTED, because the entry's epoch now has a record."""
     leo = get(s, b, layout.LEO)
     put(s, b, layout.LOG + leo, entry)
     put(s, b, layout.LEO, leo + 1)
@@ -51,9 +51,9 @@ def delete(s: State, b: int) -> None:
 
 @rule
 def least_isr(s: State, k: Constants, b: int) -> int:
-    """Return the number of members that a leader's ISR needs for acks=all.
+    """Return the smallest ISR with which a leader accepts records with acks=all.
 
-    Since KAFKA-15583 this number is at most the number of replicas (``Partition.effectiveMinIsr``).
+    Since KAFKA-15583 it is at most the number of replicas (``Partition.effectiveMinIsr``).
     """
     least = int(k[scope.K_MIN_ISR])
     if k[scope.K_STRICT_MIN_ISR]:
@@ -63,10 +63,10 @@ def least_isr(s: State, k: Constants, b: int) -> int:
 
 @rule
 def _empty_batch(s: State, b: int, offset: int) -> None:
-    """Make a gap if the truncation offset is inside a batch: the file then ends before this batch.
+    """Make a gap if the truncation offset is inside a batch.
 
-    ``LogSegment.truncateTo`` truncates before the batch that contains the offset, but
-    ``Log.truncateTo`` (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) still sets the LEO to the offset.
+    ``LogSegment.truncateTo`` removes the complete batch from the file. But ``Log.truncateTo``
+    (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) sets the LEO to the offset.
     """
     position = offset
     while position > 0 and continues(s, get(s, b, layout.LOG + position)):
@@ -119,8 +119,8 @@ def start_after(s: State, b: int, epoch: int) -> int:
 def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
     """Return the epoch in a leader's response to a request about epoch ``number``, or UNDEFINED.
 
-    The rule is ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader treats an
-    epoch below all its epochs as a known, empty epoch.
+    The rule is ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 an epoch below the
+    leader's first epoch counts as known and empty.
     """
     latest = last_epoch(s, b)
     if number > latest:
@@ -156,7 +156,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
-    """Increase a leader's HW to the smallest LEO of its ISR and of a joining follower."""
+    """Increase a leader's HW to the smallest LEO in its ISR; a follower that joins counts, too."""
     view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING) | joiner(s, b)
     if k[scope.K_STRICT_MIN_ISR] and size(view) < least_isr(s, k, b):
         return

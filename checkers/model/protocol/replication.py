@@ -44,7 +44,7 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
 
 @rule
 def truncate(s: State, k: Constants, b: int) -> bool:
-    """Truncate a new follower's log to the end of its epoch in the leader's log."""
+    """Truncate a new follower's log to the end that its last epoch has in the leader's log."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -68,7 +68,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
-    """Return the truncation offset by KIP-101: the epoch's end in the leader's log, else the HW."""
+    """Return the truncation offset by KIP-101: the epoch's end at the leader, or ``b``'s own HW."""
     latest = last_epoch(s, leader)
     if number == latest:
         return get(s, leader, layout.LEO)
@@ -130,7 +130,7 @@ def receive(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def propose(s: State, k: Constants, b: int) -> bool:
-    """Fetch. The leader then sends a delayed request to add the follower to the ISR."""
+    """Fetch. The leader then asks to add the follower to the ISR, and this request is delayed."""
     if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
         return False
     s[layout.JOIN] = layout.ARMED
@@ -139,7 +139,7 @@ def propose(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def request(s: State, k: Constants, b: int) -> bool:
-    """Handle a fetch at the leader: store the follower's LEO, and respond."""
+    """Handle a follower's fetch at its leader: store the follower's LEO, and respond."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -219,7 +219,7 @@ def take(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
-    """Handle a follower ahead of its leader: the broker exits, or truncates to the leader's LEO."""
+    """Truncate a follower that is ahead of its leader to the leader's LEO, or let it exit."""
     if k[scope.K_OUT_OF_RANGE_CUTS] or k[scope.K_UNCLEAN]:
         cut(s, k, b, end)
     else:

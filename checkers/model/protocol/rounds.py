@@ -1,9 +1,8 @@
 """Rounds: some brokers are frozen, and the others run until they are idle.
 
-SIGSTOP freezes a broker while the others continue. So a schedule for real brokers consists of
-commands and rounds: in a round some brokers run until they are idle, and the others are frozen. A
-search by rounds reaches fewer interleavings than a search by messages. But its findings can be
-replayed without a proxy that delays messages.
+SIGSTOP can freeze a broker while the others continue. So real brokers can replay a schedule of
+commands and rounds, without a proxy that delays messages. But a search by rounds reaches fewer
+interleavings than a search by messages.
 """
 
 from highwater.checkers.model.protocol import state_layout as layout
@@ -64,8 +63,8 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 
     A KRaft controller lets a leader shut down only when every broker with a session has applied the
     decision (``BrokerHeartbeatManager.calculateNextBrokerState``, ``lowestActiveOffset``). So no
-    broker can stay frozen, and the session of a broker that does not run must end before. Kafka
-    lets a broker without leadership shut down at once; in the model the frozen brokers run, too.
+    broker can stay frozen, and a broker that does not run must have lost its session before. Kafka
+    lets a broker without leadership shut down at once; the model runs the frozen brokers then, too.
     """
     waits = k[K_BY_ROUND] and k[K_KRAFT]
     if waits and leader_of(s, newest(s)) == b:
@@ -81,7 +80,7 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """Respond to the waiting fetches of running brokers; the responses carry the leader's HW.
+    """Let leaders respond to the waiting fetches of running brokers, with the leader's HW.
 
     A decision of the controller reaches a running broker at once, and ends its waiting fetch.
     """
@@ -137,7 +136,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Fetch from the leader. A fetch without new records waits, but reports the follower's LEO."""
+    """Fetch from the leader. Without new records the fetch waits, but the leader stores the LEO."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     remote_leo = get(s, leader, layout.REMOTE + b)
     view, hw = get(s, leader, layout.VIEW), get(s, leader, layout.HW)

@@ -1,7 +1,7 @@
 """The rules of each release of Kafka: a table of switches.
 
 Every switch turns one rule or one bug fix on or off. It cites the KIP or issue that introduced the
-rule, and the class in Kafka's source, which we read release by release.
+rule, and the class in Kafka's source.
 """
 
 from dataclasses import dataclass, field, fields
@@ -186,13 +186,13 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
     Args:
         name: a release such as ``2.8.2``, or ``3.9.2-zk`` for 3.9.2 on ZooKeeper.
-        protocol: the newest ``inter.broker.protocol.version``, if it is not the release's own. It
-            decides which requests followers send to leaders, and leaders to the controller
-            (``ReplicaFetcherThread``). On KRaft it is the newest ``metadata.version``, with the
-            features of that release (KIP-584).
+        protocol: the newest ``inter.broker.protocol.version``, if it is not the release's own. This
+            setting decides which requests followers send to leaders, and leaders send to the
+            controller (``ReplicaFetcherThread``). On KRaft it is the newest ``metadata.version``,
+            with the features of that release (KIP-584).
         written: the newest ``log.message.format.version``. A log in a format before 0.11 has no
-            epochs; since 2.1 its follower sends no request to a leader, and truncates to its HW
-            (``AbstractFetcherThread.fetchTruncatingPartitions``).
+            epochs. Since 2.1 the follower of such a log sends no request to a leader, and truncates
+            to its HW (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:
         UsageError: the model does not know the release (the hint names the nearest release), or a

@@ -29,7 +29,7 @@ BOUNDS: Final = {
 
 
 def require_bounds(scope: object, bounds: Mapping[str, tuple[int, int]]) -> None:
-    """Raise a UsageError if a bound is outside its range, for which a state has space."""
+    """Raise a UsageError if a bound is outside its range, so that a state has no space for it."""
     for name, (low, high) in bounds.items():
         value = getattr(scope, name)
         if not low <= value <= high:
@@ -51,7 +51,7 @@ class Scope:
         batch: maximum number of records in one batch of a producer, 1 to 3.
         failovers: maximum number of controllers that die and are replaced.
         wipes: maximum number of disks that an empty disk replaces, on brokers outside the ISR.
-        joins: maximum number of leaders' requests for a larger ISR that reach the controller late.
+        joins: maximum number of late requests of leaders to add a follower to the ISR.
         reassignments: maximum number of reassignments that an operator requests.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.

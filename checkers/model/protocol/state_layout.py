@@ -136,9 +136,9 @@ def signed(value: int) -> int:
 
 @rule
 def spend(s: State, shift: int, most: int) -> bool:
-    """Count another failover (0), replaced disk (2), ISR request (4) or reassignment (6).
+    """Increase one of four counters; return False if it has already reached ``most``.
 
-    Return False if the counter has already reached the bound ``most``.
+    ``shift`` is 0 for failovers, 2 for replaced disks, 4 for ISR requests, 6 for reassignments.
     """
     if (int(s[SPENT]) >> shift) & 3 >= most:
         return False
@@ -156,8 +156,8 @@ def block(b: int) -> int:
 def get(s: State, b: int, field: int) -> int:
     """Return a field of broker ``b``.
 
-    Adding 0 turns the byte into a machine word. So Numba compiles a rule with this argument only
-    once.
+    Adding 0 turns the byte into a machine word. Otherwise Numba would compile a rule a second time
+    for byte arguments.
     """
     return int(s[BLOCKS + b * BLOCK + field]) + 0
 
@@ -189,13 +189,13 @@ def isr_of(s: State, decision: int) -> int:
 
 @rule
 def set_isr(s: State, decision: int, isr: int) -> None:
-    """Change the ISR of a decision, as the leader of the partition does."""
+    """Change the ISR of a decision, as a leader does without a new decision."""
     s[DECISION + decision] = (int(s[DECISION + decision]) & ~28) | (isr << 2)
 
 
 @rule
 def replicas_of(s: State, decision: int) -> int:
-    """Return the replicas of a decision, as a mask. The decision's byte stores the complement."""
+    """Return the replicas of a decision, as a mask; the state stores the mask's complement."""
     return ~(int(s[DECISION + decision]) >> 5) & 7
 
 
@@ -258,7 +258,7 @@ def is_live(s: State, b: int) -> bool:
 
 @rule
 def joiner(s: State, leader: int) -> int:
-    """Return the follower, as a mask, for which ``leader`` has an open request to join the ISR."""
+    """Return the follower that ``leader`` has asked the controller to add to the ISR, as a mask."""
     join = int(s[JOIN])
     return 1 << ((join >> 3) & 3) if join & IN_FLIGHT and (join >> 1) & 3 == leader else 0
 

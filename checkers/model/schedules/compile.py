@@ -1,9 +1,9 @@
 """Convert a counterexample to a schedule that real brokers can follow.
 
 This module handles counterexamples of a search by rounds; ``compile_messages`` handles those of a
-search by messages. Between the commands of a round every broker that is not frozen runs until it is
-idle, as real brokers do. The release that replays the schedule may differ from the release of the
-search. The expected states follow from the rules of the replaying release.
+search by messages. Before and after each command, every broker that is not frozen runs until it is
+idle, as real brokers do. The schedule may be for another release than the search. The expected
+states follow from the rules of the schedule's release.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,8 +49,8 @@ class CompiledStep:
     """A step of a schedule: a command, the brokers that run meanwhile (a mask), and its moves.
 
     Attributes:
-        moves: the model's moves: a round, the command, and a round, because brokers that are not
-            frozen do not wait for a command.
+        moves: the model's moves of the step. Brokers that are not frozen do not wait for a command,
+            so there is a round before and after it.
     """
 
     move: Row
@@ -64,9 +64,9 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     A counterexample of a search by messages goes to ``compile_by_message``.
 
     Raises:
-        UsageError: real brokers cannot follow the counterexample: a broker that a command needs
-            would run ahead, or no order of the assignment leads to its elections. Also raised if
-            the model does not know the release.
+        UsageError: the model does not know the release, or real brokers cannot follow the
+            counterexample: a broker would take too many steps, or no order of the assignment leads
+            to its elections.
     """
     if counterexample.scope.by == "message":
         return compile_by_message(counterexample, kafka)
@@ -99,7 +99,7 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
 
 
 def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
-    """Choose the brokers that run during each command, so that the invariant breaks."""
+    """Return the steps, with brokers that run during each command so that the invariant breaks."""
     machine = counterexample.settings.machine()
     breach = counterexample.breach(machine)
     rows = [step.numbers() for step in counterexample.steps]
@@ -117,7 +117,7 @@ def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
 
 
 def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
-    """Return the sets of brokers that may run during each move, best first.
+    """Return the sets of brokers that may run during each move, in the order in which to try them.
 
     On KRaft some broker must run to forward the command to the controller.
     """
@@ -166,7 +166,7 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
 
 
 def _ending(state: Vector, k: Constants) -> list[CompiledStep]:
-    """Return steps that restart every broker and replicate one more record, which can be judged."""
+    """Return steps that restart every broker and send one more record, for the replay to judge."""
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
     rows: list[Row] = []
@@ -187,7 +187,7 @@ def _revived(
 ) -> tuple[tuple[ScheduleStep, ...], tuple[Row, ...]]:
     """Return steps that restart each broker that exited because it was ahead of its leader.
 
-    Such a broker is killed first, because the shutdown of 0.10.2.2 may never end.
+    The replay kills such a broker first, because the shutdown of 0.10.2.2 may never end.
     """
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
@@ -213,7 +213,8 @@ def _revived(
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
     """Return a schedule's step, with the brokers to freeze and the state expected after it.
 
-    A clean shutdown on KRaft ends with all brokers running (``rounds.shut_down``).
+    After a clean shutdown on KRaft all brokers have run (``rounds.shut_down``), so the expected
+    state has all of them.
     """
     kind, a, b = beat.move
     up = {
@@ -261,9 +262,10 @@ def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
 def _order(
     beats: Sequence[CompiledStep], path: Sequence[Vector], brokers: int, *, kraft: bool
 ) -> tuple[int, ...]:
-    """Return an assignment order in which each election chooses the first electable replica.
+    """Return an order of the assignment with which the elections are those of the counterexample.
 
-    On KRaft any order is possible, because the replay changes the order before an election.
+    Kafka elects the first electable replica in this order. On KRaft any order is possible, because
+    the replay changes the order before an election.
     """
     for order in permutations(range(brokers)):
         if order[0] == 0 and _fits(list(order), beats, path):

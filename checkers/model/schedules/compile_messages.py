@@ -2,8 +2,8 @@
 
 The relay (a proxy between brokers) delays every message of the kinds in the model, and sends one
 message in each step. So each move of the search is one step with a complete expected state. The
-expected states follow from the rules of the release that replays the schedule. If these rules
-refuse a request, the broker still sends the request, which must change nothing.
+expected states follow from the rules of the release that replays the schedule. If a leader refuses
+a request by these rules, the step must change nothing.
 """
 
 from dataclasses import replace
@@ -98,7 +98,7 @@ def schedule_of(
 
 
 def sent_by(row: Row, after: State) -> str | None:
-    """Return the names of the records that a move sent; None if it sends none."""
+    """Return the names of the records that a move sent, as ``m1 m2``; None if it sends none."""
     kind, _, count = row
     if kind not in (Move.SEND, Move.BATCH):
         return None
@@ -107,7 +107,7 @@ def sent_by(row: Row, after: State) -> str | None:
 
 
 def ends_itself(b: int) -> ScheduleStep:
-    """Return the step that kills a broker which may exit because it is ahead of its leader."""
+    """Return a step that kills a broker before it exits because it is ahead of its leader."""
     says = f"{NAMES[b]} is ahead of its leader and ends itself, or is killed before that"
     return ScheduleStep(action="kill", broker=b, says=says)
 
@@ -163,7 +163,8 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
 def _lowered(before: Vector, after: Vector, k: Constants) -> set[int]:
     """Return the replicas that were truncated below their HW.
 
-    A 2.0.1 broker keeps the old HW, above its LEO, until its next fetch; the model lowers the HW.
+    The replay expects no HW of these replicas: the model lowers the HW, but a 2.0.1 broker keeps
+    the old HW until its next fetch.
     """
     brokers = range(int(k[K_BROKERS]))
     return {b for b in brokers if is_up(after, b) and get(after, b, HW) < get(before, b, HW)}
@@ -185,10 +186,10 @@ def _replacement(b: int) -> list[Row]:
 def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
     """Return the last steps: all messages pass, and one more record is sent and acknowledged.
 
-    So the replay can judge an acknowledged record, even if the rules refuse all other records. Up
-    to 2.0, a broker that is ahead of its leader exits when messages pass; the replay kills the
-    broker before that, and starts it again. A follower whose fetcher has ended gets an empty disk
-    first, so that it fetches again.
+    So the replay has an acknowledged record to judge, even if the release refuses all others. Up to
+    2.0, a broker that is ahead of its leader exits when messages pass. The replay kills such a
+    broker before that, and starts it again. A follower whose fetcher has ended first gets an empty
+    disk, so that it fetches again.
     """
     run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
     rested = attempt(state, k, run)
@@ -217,7 +218,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
 
 
 def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return a step in which every message passes. HWs are not exact then, so none is expected."""
+    """Return a step in which every message passes; HWs are not exact then, and are not expected."""
     kind, a, b = row
     seen = decode(after, k)
     expect = Expect()
@@ -286,11 +287,9 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 
 
 def _expect(seen: State, state: Vector) -> Expect:
-    """Return the complete expected state.
+    """Return the complete expected state, which is exact because the relay controls every message.
 
-    The state is exact, because the relay controls every message.
-
-    A broker that has received no decision since its start does not know its replica.
+    A broker that has received no decision since its start is left out: it knows no replica.
     """
     aware = {
         b: replica

@@ -76,8 +76,8 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         record: for a send the record's name; for a batch the names, separated by spaces.
         says: the step as a sentence for readers.
         held: replicas that are frozen during the step. They fetch the step's records afterwards.
-        asks: the replica to which the broker sends the message of the step; for ``lag`` the
-            follower that leaves the ISR.
+        asks: the replica that receives the message of the step's broker; for ``lag`` the follower
+            that leaves the ISR.
         replicas: for a reassignment the requested replicas, the preferred replica first.
         decision: the number of the controller's decision that the step makes, or that the broker
             learns; the decision at the start is 0.
@@ -106,10 +106,9 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
         by: ``message`` if the relay sends one message in each step; ``round`` if the replay freezes
             the held brokers.
         name: a short title for reports.
-        partition: the number of the partition in its topic. A controller with eligible leader
-            replicas looks only at the replicas of partition 0
-            (``ReplicationControlManager.getTopicEffectiveMinIsr``), so a schedule with a
-            reassignment uses another partition.
+        partition: the partition's number; not 0 for a reassignment. A controller with eligible
+            leader replicas looks only at the replicas of partition 0
+            (``ReplicationControlManager.getTopicEffectiveMinIsr``).
     """
 
     kind: ClassVar[str] = "schedule"

@@ -62,7 +62,7 @@ class ScriptSettings:
     """The rules and settings with which a script is executed.
 
     Attributes:
-        unclean: whether unclean elections are allowed, and the release obeys the setting.
+        unclean: True if unclean elections are allowed, and the release does not ignore the setting.
         old_format: whether records are written without leader epochs.
     """
 
@@ -86,7 +86,7 @@ def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
 
 
 def perform(script: str, stage: "ScriptState") -> Iterator[str]:
-    """Execute a script line by line; yield each line when ``stage`` has the state after it.
+    """Execute a script line by line; yield each line when ``stage`` has executed it.
 
     Raises:
         ScriptError: the model cannot take a step.
@@ -112,7 +112,7 @@ def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutc
     Args:
         schedule: a schedule with ``moves``.
         rules: the rules of the release that executes the schedule.
-        unclean: whether unclean elections are allowed, and the release obeys the setting.
+        unclean: True if unclean elections are allowed, and the release does not ignore the setting.
 
     Raises:
         ScriptError: the brokers do not become idle, or the controller makes more decisions than a
@@ -270,14 +270,14 @@ class ScriptState:
         return at_rest(self.state, self.k) or self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Return whether a fetcher has ended permanently; its follower stays out of the ISR."""
+        """Return whether a follower's fetcher has ended for good; it then stays out of the ISR."""
         brokers = range(int(self.k[K_BROKERS]))
         return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
-        """Take moves that were found under other rules; skip each move that these rules forbid.
+        """Take moves from a search under other rules; skip each move that these rules forbid.
 
-        Records are named in the order in which they are sent, from m1 on.
+        The records get the names m1, m2, ... in the order in which they are sent.
         """
         for row in moves:
             after = attempt(self.state, self.k, row)

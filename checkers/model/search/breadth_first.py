@@ -86,8 +86,8 @@ class SearchOutcome:
 
     Attributes:
         paths: for each broken invariant, a shortest path to a state that breaks it.
-        chains: for each state that ``visit`` named, the fingerprints along a shortest path to it,
-            which is an argument of ``follow``.
+        chains: for each name that ``visit`` returned, the fingerprints along a shortest path to its
+            state, an argument of ``follow``.
         reason: why the search ended early; None if it found every state or a breach of every
             invariant.
         exhausted: whether the search found every state within the bounds.
@@ -110,7 +110,7 @@ class SearchOutcome:
 
     @property
     def collision(self) -> float:
-        """An upper bound of the probability that equal fingerprints hid a state."""
+        """An upper bound of the probability that two states had the same fingerprint."""
         return collisions(self.states)
 
 
@@ -132,7 +132,7 @@ def explore(
         jobs: number of threads. With several threads, the search may find any of the shortest
             paths.
         watch: called with the progress several times a second.
-        visit: called once with every state that the search expands.
+        visit: called with every block of states before the search expands it; see ``Visit``.
     """
     compiled = kernels(machine.laws)
     compile_seconds = compile_all(machine)
@@ -200,7 +200,7 @@ class _Output:
 
 
 class _Search:
-    """The state of a search between two rounds. In a round, each thread calls the kernel once."""
+    """The state of a search. It changes after each round, in which each thread calls the kernel."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class _Search:
 
 
 def _deal(frontier: list[Words], jobs: int) -> list[Words]:
-    """Return the rows that each thread expands: one block, or equal shares of the last blocks."""
+    """Return rows for each thread to expand: a block each, or equal shares of the last blocks."""
     if len(frontier) >= jobs:
         return [frontier.pop() for _ in range(jobs)]
     rows = np.concatenate(frontier)

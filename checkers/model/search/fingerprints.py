@@ -5,7 +5,7 @@ checking TLA+ specifications). Two states with the same fingerprint count as one
 ``collisions`` bounds the probability of this.
 
 The table uses open addressing in two NumPy arrays. Kernels on several threads may insert at the
-same time: a thread takes a slot by compare-and-swap, for which Numba has no function.
+same time: a thread takes a slot by compare-and-swap (``_exchange``), which Numba does not offer.
 """
 
 from typing import Any, Final, NamedTuple
@@ -131,7 +131,7 @@ _take: Any = intrinsic(_exchange)
 
 @rule
 def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
-    """Insert a fingerprint; return whether the table did not have it.
+    """Insert a fingerprint with its parent; return True if the fingerprint is new.
 
     Only compiled code may call this.
     """

@@ -64,7 +64,7 @@ class ModelSettings:
 
     @property
     def client(self) -> msgspec.UnsetType:
-        """Always unset, because the model of replication has no client library."""
+        """Unset, because only the model of transactions has a client library."""
         return msgspec.UNSET
 
     def rules(self) -> Rules:
@@ -157,8 +157,8 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         kafka: the release whose rules hold.
         switched: the rules that differ from the release's rules.
-        invariant: the invariant that the last step breaks. No earlier step breaks it. Or the name
-            of the situation that the last step leads to.
+        invariant: the invariant that only the last step breaks; or the name of the situation to
+            which the last step leads.
         says: the invariant as a sentence.
         shortest: whether a search has shown that there is no shorter counterexample.
     """
@@ -214,7 +214,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return replayed(machine, self.steps, self.breach(machine))
 
     def breach(self, machine: Machine) -> Callable[[State], bool]:
-        """Return a test whether a state breaks the invariant, or is in the situation.
+        """Return a function that tests whether a state breaks the invariant or is in the situation.
 
         Raises:
             UsageError: the model does not know the invariant.
@@ -226,7 +226,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def invariants(text: Iterable[str]) -> tuple[str, ...]:
-    """Return names of invariants; ``promises`` stands for those that clients rely on.
+    """Return the names of the chosen invariants; ``promises`` chooses those that clients rely on.
 
     Raises the errors of ``invariants_by_name``.
     """

@@ -46,11 +46,10 @@ class Kernels:
     """The compiled functions of a search.
 
     Attributes:
-        expand: ``(source, row, out, table, problem, marks)``: finds every state that one move makes
-            from the states ``source[row:]`` (canonical, as words). It writes new states to ``out``,
-            and the fingerprint of the first state that breaks an invariant to ``marks``, at the bit
-            of the invariant (0 for none). It stops when ``out`` may have no space for the next row.
-            It releases the GIL.
+        expand: ``(source, row, out, table, problem, marks)``: takes every move from each of the
+            canonical states ``source[row:]``. It writes new states to ``out``. For the first state
+            that breaks an invariant, it writes the fingerprint to ``marks``, at the invariant's
+            bit. It stops when ``out`` may have no space for the next row. It releases the GIL.
         identify: ``(state, constants)``: returns the fingerprint of a state's canonical form.
         fingerprint: returns the fingerprint of a canonical state, as words.
         grow: ``(old table, new table)``: copies all entries into the new table.
@@ -80,7 +79,7 @@ def _compiled(function: F) -> F:
 
 
 def _sources(laws: MachineFunctions) -> list[Path]:
-    """Return the files of a machine's functions and of this module, with all files they import."""
+    """Return the files on which the compiled code depends: its functions, and their imports."""
     here = Path(__file__)
     rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
     waiting, files = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()

@@ -23,16 +23,16 @@ def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # 
 class MachineFunctions:
     """The functions that a search compiles. Each function needs the decorator ``rule``.
 
+    States of one shape differ only in the numbers of brokers.
+
     Attributes:
         apply: takes a move in place; returns False if the move is impossible. The state is then
             undefined.
         possible: a cheap test of a move's kind and first argument, before the state is copied. It
             returns False only if ``apply`` would return False too.
-        canonical: writes to its second argument a state that represents all states of the same
-            shape. States of one shape differ only in the numbers of brokers. If a shape has several
-            such states, the search visits each of them.
-        broken: returns a mask of the invariants that a state breaks. The mask is equal for all
-            states of a shape.
+        canonical: writes to its second argument a state that stands for all states of its shape. A
+            shape may have several canonical states; the search then visits each of them.
+        broken: returns a mask of the invariants that a state breaks, equal for a whole shape.
     """
 
     apply: Callable[[State, Constants, int, int, int], bool]
@@ -53,7 +53,7 @@ class Machine:
         invariants: for each name its bit in the mask that ``broken`` returns, from 0.
         overflowed: returns whether a state had no space for a part of its content. Such a state
             counts as breaking every invariant.
-        renamed: returns all states of the same shape, including the state itself.
+        renamed: returns all states that have the shape of its argument, including the argument.
     """
 
     laws: MachineFunctions

@@ -16,7 +16,7 @@ class ModelFile(msgspec.Struct, frozen=True):
     """The base class of schedules and counterexamples, which can be read and written as files.
 
     Attributes:
-        kind: the word for the content in error messages.
+        kind: the name of the content in error messages, such as ``schedule``.
         found_by: the command that writes such a file; empty if no command does.
     """
 

@@ -22,10 +22,9 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     """Return the moves along fingerprints of canonical states, from the initial state on.
 
     The search renames the brokers of every state, and does not store the old names. So this
-    function follows the path again with two states of equal shape: one state with brokers renamed
-    as in the search, and one state with the original names. The search also drops decisions that
-    every broker knows. This function keeps them, and ends at a state without space for one more
-    decision.
+    function takes the path in two forms at once: with the search's states, and with states that
+    keep the original names. The search also drops decisions that every broker knows. This function
+    keeps them, and ends early at a state without space for one more decision.
 
     Raises:
         HarnessError: no move leads to the next state, because a function of the machine treats
@@ -52,7 +51,7 @@ def transitions(
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether the last state of a path has no space for a part of its content."""
+    """Return whether the last state of a path had no space for a part of its content."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 
@@ -62,7 +61,7 @@ def play(
     """Take the moves that are possible, up to the first state that breaks an invariant.
 
     Args:
-        breach: tests whether a state breaks it.
+        breach: tests whether a state breaks the invariant.
 
     Returns:
         The path to that state; None if no state breaks the invariant.
@@ -99,7 +98,7 @@ def replayed(
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Append the step from ``state`` to a state of this shape, else to a full state."""
+    """Append the step to a state of this shape, or to an overflowed state; return that state."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),
@@ -130,7 +129,7 @@ def _step(machine: Machine, form: State, number: int, steps: int) -> State:
 
 
 def _shape(machine: Machine, state: State) -> bytes:
-    """Return bytes that are equal for all states of a shape, even if ``canonical`` differs."""
+    """Return bytes that are equal for all states of a shape: its smallest canonical state."""
     return min(_canonical(machine, renaming).tobytes() for renaming in machine.renamed(state))
 
 

@@ -20,7 +20,7 @@ File_co = TypeVar("File_co", covariant=True)
 
 
 class Question(Protocol[File_co]):
-    """The settings of a search in the model of replication or of transactions."""
+    """The settings of a search, with the interface that both kinds of settings have."""
 
     @property
     def kafka(self) -> str:

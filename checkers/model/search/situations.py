@@ -63,7 +63,7 @@ class Replica:
 
     @property
     def code(self) -> int:
-        """The replica as a number below ``_ABSENT``."""
+        """The replica as a number, from which ``of`` returns the replica."""
         if not self.answers:
             seen = _SILENT
         elif self.leo is None or self.hw is None:
@@ -74,7 +74,7 @@ class Replica:
 
     @classmethod
     def of(cls, code: int) -> "Replica":
-        """Return the replica with a code."""
+        """Return the replica whose ``code`` is this number."""
         seen, in_isr = divmod(code, 2)
         if seen < _COMPARED:
             return cls(in_isr=bool(in_isr), answers=seen == _ALONE)

@@ -100,7 +100,7 @@ def _forget(s: State, n: int) -> None:
 
 @rule
 def _forget_failover(s: State, n: int) -> None:
-    """Clear ``DELIVERS`` if the failover can no longer make a broker miss a decision."""
+    """Clear ``DELIVERS`` if no broker can still miss a decision because of the failover."""
     for b in range(n):
         applied = get(s, b, layout.APPLIED_DECISION)
         if 0 <= applied < int(s[layout.DELIVERS]) - 1:

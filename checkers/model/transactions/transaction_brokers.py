@@ -100,7 +100,7 @@ def prepare(s: State, decided: int, bump: int) -> None:
 
 @rule
 def fence(s: State, k: Constants) -> None:
-    """Abort the transaction in a new epoch that no producer has (``prepareFenceProducerEpoch``)."""
+    """Abort the transaction in an epoch that no producer uses (``prepareFenceProducerEpoch``)."""
     prepare(s, CoordinatorState.PREPARE_ABORT, 1 + int(k[K_BUMPS_EPOCH]))
 
 
@@ -218,7 +218,7 @@ def _in_sequence(s: State, k: Constants, p: int, epoch: int, sequence: int) -> b
 
 @rule
 def _remember(cached: int, sequence: int) -> int:
-    """Return the mask of the last five batches after one more batch."""
+    """Return the mask of cached sequence numbers after one more batch; only the last five stay."""
     cached |= 1 << sequence
     count = 0
     for bit in range(layout.MAX_RECORDS):

@@ -106,7 +106,7 @@ def written_once(s: State) -> bool:
 
 @rule
 def _rises(s: State, by_sequence: bool) -> bool:
-    """Return whether each producer epoch's records are in order, or in sequence without gaps."""
+    """Return whether each epoch's records are in order (``by_sequence``: from 0 on, no gaps)."""
     for p in range(layout.MAX_PARTITIONS):
         epoch, last = -1, -1
         for offset in range(leader(s, p, layout.LENGTH)):

@@ -1,8 +1,8 @@
 """The layout of a state of transactions: coordinator, applications, producers, leaders, messages.
 
 A state is ``WIDTH`` signed bytes. An entry of a log is one byte: a record's number from 1 on, or a
-marker. Sets of partitions are bit masks. Partition, epoch and sequence number of a Produce are
-stored with its record, so a message has only the record.
+marker. Sets of partitions are bit masks. The state stores the partition, epoch and sequence number
+of each record, so a Produce names only its record.
 """
 
 from enum import IntEnum

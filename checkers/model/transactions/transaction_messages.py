@@ -10,7 +10,7 @@ from highwater.checkers.model.transactions.transaction_layout import (
 
 @rule
 def way_of(c: int, receiver: int) -> int:
-    """Return the number of the connection from a producer to a receiver."""
+    """Return the number of the connection from a producer to a leader or to COORDINATOR."""
     return c * (layout.MAX_PARTITIONS + 1) + receiver
 
 

@@ -137,7 +137,7 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 
 @rule
 def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
-    """Return whether a move is allowed in this state, in a search with ``in_turn``."""
+    """Return whether a move is allowed in this state, if the scope has ``in_turn``."""
     controls = _is_awaited(s, Request.ADD_PARTITION, Request.END_TXN)
     if kind == TransactionMove.ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
@@ -170,7 +170,7 @@ def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one fo
 
 @rule
 def _is_awaited(s: State, kind: int, other: int) -> bool:
-    """Return whether a producer waits for the response to a request of one of two kinds."""
+    """Return whether a producer waits for the response to a request of one of these two kinds."""
     for slot in range(layout.MAX_MESSAGES):
         if message(s, slot, layout.M_KIND) in (kind, other) and not message(
             s, slot, layout.M_CONNECTION
@@ -181,7 +181,7 @@ def _is_awaited(s: State, kind: int, other: int) -> bool:
 
 @rule
 def _arrive(s: State, k: Constants, slot: int) -> bool:
-    """Deliver a request to its broker. The response arrives, or is lost with the connection."""
+    """Deliver a request to its broker. If its connection was closed, the response is lost."""
     kind = message(s, slot, layout.M_KIND)
     if kind == 0 or not is_first(s, slot):
         return False
@@ -242,7 +242,7 @@ def _write(s: State, k: Constants, p: int) -> bool:
 
 @rule
 def _repeat(s: State, k: Constants, p: int) -> bool:
-    """Delay a marker. The coordinator later sends the marker a second time."""
+    """Send a marker that will arrive late. The coordinator then sends the marker a second time."""
     number = int(s[layout.LATE_MARKERS]) + 1
     if number > k[K_LATE_MARKERS] or not is_preparing(s):
         return False

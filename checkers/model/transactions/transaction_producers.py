@@ -123,7 +123,7 @@ def commit(s: State, c: int) -> bool:
 
 @rule
 def abort(s: State, k: Constants, c: int) -> bool:
-    """Abort: drop unsent records and, with ``purges_unanswered``, records that wait for a retry."""
+    """Abort: drop unsent records, and with ``purges_unanswered`` also those that await a retry."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != Phase.OPEN:
         return False
@@ -148,7 +148,7 @@ def abort(s: State, k: Constants, c: int) -> bool:
 
 @rule
 def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
-    """Close a connection with requests in flight; send only requests to the coordinator again."""
+    """Close a connection with requests in flight, and repeat only requests to the coordinator."""
     spent, limit = layout.LATES, int(k[K_LATE])
     if receiver == COORDINATOR:
         spent, limit = layout.LATE_CONTROLS, int(k[K_LATE_CONTROLS])
@@ -270,7 +270,7 @@ def _end_drained(s: State, c: int) -> None:
 
 @rule
 def _count(s: State, number: int, state: int) -> int:
-    """Return how many records of a transaction are in this state."""
+    """Return the number of a transaction's records in this state."""
     count = 0
     for r in range(int(s[layout.SENT])):
         if int(s[layout.R_TRANSACTION + r]) == number and int(s[layout.R_STATE + r]) == state:

@@ -63,13 +63,13 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a schedule.
 
     Attributes:
-        action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (the sender of a
-            delayed request closes its connection), ``release`` (a delayed request is sent),
-            ``answered`` (every record has a response), ``forgotten`` (the leader has no state of
-            the producer), ``await`` (wait only for the log).
+        action: ``begin``, ``send``, ``commit``, ``abort``; ``renew`` (a second producer replaces
+            the first), ``given-up`` (the sender of a delayed request closes its connection),
+            ``release`` (a delayed request is sent), ``answered`` (every record has a response),
+            ``forgotten`` (the leader has no state of the producer), ``await`` (wait for the log).
         held: name of the delayed request of this step.
         says: the step of the counterexample as a sentence.
-        length: entries in the log after the step; None if the next step happens by itself.
+        length: entries in the log after the step; None if the log may grow without a command.
         refused: whether the record of the step gets a permanent error.
     """
 
@@ -85,8 +85,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: records of transactions that the producer has committed, although the log lacks the
-            record or has it as aborted.
+        lost: records of committed transactions that the log lacks, or has as aborted.
         published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
         repeated: records that are in the log twice.
@@ -201,9 +200,10 @@ def _subject(state: State, slot: int) -> str:
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
-    """Return the same move for another state, in which the move's request may have another index.
+    """Return the moves for another state that deliver the same request; other moves are unchanged.
 
-    With version 2 of transactions, the request may also have another epoch.
+    In that state the request may have another index and, with version 2 of transactions, another
+    epoch.
     """
     kind, slot, _ = row
     if kind != TransactionMove.ARRIVE:
@@ -217,13 +217,13 @@ def _same_request(row: Row, before: State, state: State) -> list[Row]:
 
 
 def _goes_on(state: State) -> bool:
-    """Return whether the log may be longer than expected, because a transaction is ending."""
+    """Return whether the log may grow without a command, because a transaction is ending."""
     phases = {producer(state, c, layout.PHASE) for c in range(layout.MAX_PRODUCERS)}
     return int(state[layout.PENDING]) != 0 or bool(phases & _ENDING)
 
 
 def _identity(state: State, slot: int) -> tuple[int, int, int, bool]:
-    """Return a request's identity: its kind, connection and subject, and whether it is late."""
+    """Return the fields that identify a request: kind, connection, argument, and lateness."""
     return (
         message(state, slot, layout.M_KIND),
         message(state, slot, layout.M_WAY),
@@ -253,7 +253,7 @@ def _require_playable(counterexample: TransactionCounterexample, kafka: str) -> 
 
 
 def _require_client(counterexample: TransactionCounterexample, kafka: str, client: str) -> None:
-    """Raise an error if the client handles records without a response differently at an abort."""
+    """Raise an error if the steps have an abort that acts differently with this client."""
     searched = transaction_rules_of(counterexample.kafka, counterexample.client)
     played = transaction_rules_of(kafka, client)
     if played.purges_unanswered == searched.purges_unanswered:
@@ -353,7 +353,7 @@ def _arrival(
 
 
 def _is_held(rows: Sequence[Row], states: Sequence[State], sent: int, r: int) -> bool:
-    """Return whether a Produce is delayed, because it is abandoned or follows a late request."""
+    """Return whether the relay delays a Produce: given up, or overtaken by a late request."""
     for number in range(sent + 1, len(rows)):
         kind, slot, receiver = rows[number]
         before = states[number]

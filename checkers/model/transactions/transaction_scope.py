@@ -37,14 +37,14 @@ class TransactionScope:
         transactions: maximum number of transactions that all producers begin.
         producers: producers with one ``transactional.id``. The second producer replaces the first,
             which continues because it gets no message about this.
-        late: maximum of connections to leaders that a producer closes while a Produce is in flight;
-            that Produce arrives later or never.
-        late_controls: maximum of connections to the coordinator that a producer closes while an
-            AddPartitionsToTxn or EndTxn is in flight.
-        late_markers: maximum of markers that the coordinator sends a second time because the first
-            marker is late.
-        expiries: maximum of transactions that the coordinator ends because they last too long.
-        forgets: maximum of times that a leader forgets a producer (``producer.id.expiration.ms``).
+        late: maximum number of connections to leaders that a producer closes while a Produce is in
+            flight. That Produce arrives later or never.
+        late_controls: maximum number of connections to the coordinator that a producer closes while
+            an AddPartitionsToTxn or EndTxn is in flight.
+        late_markers: maximum number of late markers; the coordinator sends each a second time.
+        expiries: maximum number of transactions that the coordinator ends by a timeout.
+        forgets: maximum number of times that a leader forgets a producer
+            (``producer.id.expiration.ms``).
         overdue: 1 if a late Produce may arrive after the end of its own transaction; 0 if it
             arrives before that end or never.
         in_turn: 1 for fewer interleavings, which brokers can replay. An application continues only

@@ -208,7 +208,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return, for each component with a cycle that no other cycle implies, its smallest part."""
+    """Return the smallest ``part`` in each component of ``whole``, among vertices in ``news``."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))

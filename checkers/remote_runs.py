@@ -175,7 +175,7 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
 
 
 def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return the local path of each file. A folder with one part of Spark becomes one file."""
+    """Return the local path of each file. A folder with one part file of Spark becomes one file."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
     return {name: mirror / (part if parts[part] == 1 else name) for name, part in targets.items()}

@@ -69,7 +69,8 @@ def deleted_counts(tables: Tables) -> Mapping[str, int]:
 def _deleted(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return the acknowledged records below ``begin`` that the final read did not return.
 
-    All rows of one ``key`` must be in one table. ``limits`` has ``slot, begin``.
+    All rows of one ``key`` must be in one table. ``limits`` has ``slot, begin``: in a partition,
+    the records below ``begin`` were deleted.
     """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key")
     begin = look_up_columns(limits, "slot", columns["slot"][record.first])["begin"]

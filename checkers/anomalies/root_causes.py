@@ -181,7 +181,7 @@ class OpenEnds:
         self._first = first
 
     def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
-        """Return ``cause``, completed with the hanging transaction before each unseen record."""
+        """Return ``cause``; unseen records without one get the hanging transaction before them."""
         for (run, topic, partition), offset in self._first.items():
             here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
             behind = pc.greater_equal(batch["offset"], offset)

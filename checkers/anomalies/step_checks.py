@@ -163,7 +163,7 @@ def last_over(rows: pa.Table) -> pa.Table:
 
 
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
-    """Return, for each number below ``size``, the index of the last range ``[begin, end)`` with it.
+    """Return the last range ``[begin, end)`` that contains each number below ``size``, by index.
 
     Two blocks cover a range; their size is a power of 2, and they may overlap. From the largest
     size down, each block gives its index to its two halves.

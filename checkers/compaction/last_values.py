@@ -81,7 +81,7 @@ _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
 
 
 class LastValues(NamedTuple):
-    """The result for all runs with compacted topics.
+    """The results for all runs with compacted topics.
 
     Attributes:
         replaced: the acknowledged records that compaction may have removed, as ``REPLACED`` rows.
@@ -93,7 +93,7 @@ class LastValues(NamedTuple):
 
 
 def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | None:
-    """Return the result for all runs whose records have keys; None if there is no such run."""
+    """Return the ``LastValues`` of all runs whose records have keys; None without such a run."""
     keyed_cases = [case for case in cases if case.plan.workload.keys]
     if not keyed_cases:
         return None
@@ -112,7 +112,7 @@ def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | 
 
 @derived
 def keyed_values(tables: Tables) -> LastValues | None:
-    """Return the result for all runs whose records have keys; None if there is no such run."""
+    """Return the ``LastValues`` of all runs whose records have keys; None without such a run."""
     return last_values(client_view(tables), tables.cases)
 
 

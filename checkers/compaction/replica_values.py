@@ -213,7 +213,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
 
 
 def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
-    """Return the replicas whose last record of a key is not in ``last``, as ``STALE`` rows."""
+    """Return the replicas whose last record of a key differs from ``last``, as ``STALE`` rows."""
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
     for number, part, leo in zip(

@@ -1,6 +1,6 @@
 """The groups in ``__consumer_offsets``: a log that no coordinator can load.
 
-A classic group is one record (``GroupMetadata``). A group of the KIP-848 protocol is several. A
+A classic group has one record (``GroupMetadata``). A group of the KIP-848 protocol has several. A
 coordinator cannot load a member of the KIP-848 protocol while the log says that the group is
 classic. Then it serves no group of the partition
 (``GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup`` of 4.0 to 4.4).

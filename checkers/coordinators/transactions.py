@@ -200,7 +200,7 @@ class _Decisions:
 def _undecided(
     ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield transaction ends that the log has and partitions lack, or that the log lacks."""
+    """Yield transaction ends that only the coordinator's log has, or that this log lacks."""
     log = _Decisions()
     for records in ids.values():
         log.add(records, topic)

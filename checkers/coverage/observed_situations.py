@@ -92,8 +92,8 @@ def _situation(
 def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
     """Return the least and the greatest value that a ``leo`` or ``hw`` can have at a time.
 
-    A value is exact at the time of a response, and if the next change is ``QUIET_NS`` later. The
-    result is None if the value is unknown.
+    A value is exact at the time of a response, or if it does not change for ``QUIET_NS``
+    afterwards. The result is None if the value is unknown.
     """
     values: npt.NDArray[np.int64] = getattr(track, end)
     after = int(np.searchsorted(track.time_ns, time_ns, side="right"))
@@ -106,9 +106,9 @@ def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
 
 
 def _compared(left: tuple[int, int] | None, right: tuple[int, int] | None) -> int | None:
-    """Compare two values by their bounds: return -1, 0 or 1 if left is below, equal or above.
+    """Return -1, 0 or 1 if ``left`` is below, equal to or above ``right``.
 
-    The result is None if the bounds allow several results.
+    Only the bounds of both values are known. The result is None if they allow several results.
     """
     if left is None or right is None:
         return None

@@ -71,7 +71,7 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 def _alike(folder: Path) -> bool:
     """Return whether the logs of each partition have equal bytes, up to the end of the shorter log.
 
-    They nearly always have, because followers append the bytes that they fetch. Then no other
+    They nearly always do, because followers append the bytes that they fetch. Then no other
     comparison is needed.
     """
     logs: dict[str, list[bytes]] = defaultdict(list)

@@ -69,7 +69,7 @@ class CommitRegister:
 
     Attributes:
         done: acknowledged commits, sorted by the time of their end.
-        latest: for each index in ``done``, the commit with the latest begin in ``done`` up to it.
+        latest: for each index in ``done``: of the commits up to it, the commit that began last.
         commits: all commits, including failed commits.
     """
 

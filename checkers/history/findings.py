@@ -83,7 +83,7 @@ def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  
 
 
 def reference(rows: Numbers, place: Ints) -> tuple[Ints, Ints]:
-    """Return ``client`` and ``at``, which identify a row, of the rows at these indices."""
+    """Return ``client`` and ``at`` of the rows at these indices. Together they identify a row."""
     return at_place(rows["client"], place), at_place(rows["at"], place)
 
 

@@ -112,7 +112,7 @@ class LogTables:
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
-        """Each replica's first damaged ranges; ``all`` is the number of all its ranges."""
+        """Each replica's first damaged ranges; ``all`` is the number of all its damaged ranges."""
         window = Window.partitionBy("replica")
         rows = (
             self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))

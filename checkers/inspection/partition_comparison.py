@@ -29,7 +29,7 @@ class Comparison:
         offsets: the first divergent offsets; true if the offset is below that HW.
         hole: offsets that other replicas have, and the replica lacks within its segments.
         between: offsets that other replicas have, and the replica lacks between its segments.
-        uncleaned: offsets that the replica lacks because compaction may have removed them.
+        uncleaned: missing offsets that compaction may have removed.
         odd_epochs: offsets at which only the epoch differs; the replica's epochs may be damaged.
     """
 
@@ -139,8 +139,8 @@ def _compacted(side: Facts, hole: Row) -> bool:
     """Return whether compaction may explain a hole above the checkpointed offset of the cleaner.
 
     Compaction never removes a record without a key. It removes a tombstone some time after the
-    records that it replaced. If there is a checkpoint of the cleaner, compaction explains only
-    missing tombstones and markers above it.
+    records that it replaced. If the cleaner has a checkpoint, compaction explains only missing
+    tombstones and markers.
     """
     if hole["keyless"]:
         return False

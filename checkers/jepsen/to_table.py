@@ -82,9 +82,8 @@ class Pairs:
         """Add the next operations of the history.
 
         Returns:
-            The invocation of each operation, with NONE in all columns if it has none. And the
-                invocations
-            that will never be completed: their process began another operation.
+            The invocation of each operation (NONE in all columns without one), and the invocations
+                that will never be completed, because their process began another operation.
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])

@@ -173,7 +173,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return the ends of polls that may have read a key; the least offset from each on."""
+        """Return the ends of a key's polls, and the least offset of each and later polls."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):

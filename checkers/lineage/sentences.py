@@ -68,7 +68,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _expired(subject: Subject) -> list[str]:
-    """Return a sentence in a list: a broker deleted the record by retention; else an empty list."""
+    """Return a list: a sentence if a broker's retention deleted the record, else no sentence."""
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:
         broker, kind = row["broker"], row["kind"]

@@ -180,7 +180,7 @@ def never_committed(evidence: InputEvidence) -> str:
 
 
 def before_a_gap(evidence: InputEvidence) -> str:
-    """Show that the committed position stayed at an offset without a record.
+    """Show that the committed position stayed at an offset without a record, and inputs followed.
 
     Such an offset has a transaction marker, an aborted record, or a record that compaction removed.
     """
@@ -289,7 +289,7 @@ def _by_one_life(evidence: InputEvidence) -> bool:
 
 
 def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
-    """Return the outputs' generation and its begin, if the member may have read it before."""
+    """Return the outputs' generation, if its member may have read the input before it began."""
     begun = [of for of in evidence.habits.generations if of[0] <= evidence.written_ns[0]]
     if not begun:
         return None
@@ -301,7 +301,7 @@ def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
 
 
 def sent_again(evidence: InputEvidence) -> str:
-    """Show that a program with an idempotent producer sent an output twice: no retry did."""
+    """Show that a program sent an output twice: its producer was idempotent, so no retry did."""
     says = sent_twice(evidence) if evidence.idempotent else ""
     return says and f"{says}. The producer was idempotent, so its retries wrote nothing twice"
 

@@ -300,7 +300,7 @@ def _unanswered(evidence: InputEvidence) -> str:
 
 
 def _ended_before_its_output(evidence: InputEvidence) -> str:
-    """Show that an instance ended between a commit and the outputs of inputs that it passed.
+    """Show that an instance ended after a commit, before the passed inputs had their outputs.
 
     One of two facts must hold. No later input of the partition had an output before the instance
     ended. Or outputs of passed inputs were still written after the commit. All existing outputs of

@@ -78,5 +78,5 @@ def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFra
 
 
 def operation_step() -> Column:
-    """Return a struct column: a row of ``operations`` as an element of an anomaly's ``steps``."""
+    """Return a row of ``operations`` as a struct column for an anomaly's ``steps``."""
     return F.struct(*(field.name for field in _STEP))

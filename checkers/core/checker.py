@@ -54,7 +54,7 @@ class Checker:
 
 
 def checker(*kinds: Kind, idle: Idle = never_idle) -> Callable[[Find], Checker]:
-    """Decorate a function as a checker that finds anomalies of these kinds in one pass."""
+    """Decorate a function that finds anomalies of these kinds in one pass."""
 
     def made(find: Find) -> Checker:
         return Checker(find, kinds, idle)

@@ -39,11 +39,10 @@ class AnomalyCounts:
     """One run's anomalies: the number of each kind, and the first anomalies of each kind.
 
     Attributes:
-        counts: the number of anomalies of each kind, without the anomalies in ``following``.
-        following: the number of anomalies of each kind that have a ``cause``: another anomaly, of
-            which they are a consequence.
-        listed: the first anomalies of each kind in ``counts``, at most ``LISTED_MAX``; anomalies
-            with steps come first.
+        counts: the number of anomalies of each kind that have no ``cause``.
+        following: the number of anomalies of each kind that another anomaly caused.
+        listed: the first ``LISTED_MAX`` anomalies of each kind in ``counts``. Anomalies with steps
+            come first.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -58,8 +57,7 @@ class Target:
     Attributes:
         name: the run's name, for the column ``run``.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: the directory into which Spark writes many anomalies. If ``uri`` is empty, Spark uses
-            ``path``.
+        uri: the directory into which Spark writes many anomalies; empty for ``path``.
         without: kinds of anomaly that this run cannot prove. Anomalies of these kinds are dropped.
     """
 
@@ -72,7 +70,7 @@ class Target:
 def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
     """Return the anomalies of several checkers as one table.
 
-    If the table is small, this process holds it.
+    A small table is collected into this process.
     """
     there: list[DataFrame] = []
     rows = [engine.table(SCHEMA.empty_table())]
@@ -89,8 +87,8 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
     """Write each run's anomalies into its own file, in order; return counts and first anomalies.
 
-    An anomaly's ``cause`` names the anomaly that caused it (``checkers.anomalies.root_causes``). A
-    duplicate in the final log has no cause, because both records are in the log.
+    ``cause`` names the anomaly that caused an anomaly (``checkers.anomalies.root_causes``). A
+    duplicate in the final log gets no cause, because both records are in the log.
 
     ``targets``: the place for each run's anomalies, by the run's key.
     """
@@ -130,7 +128,7 @@ def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequen
 
 
 def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yield each run's name and rows. Rows are sorted: nulls first, and strings by their bytes."""
+    """Yield each run's key and its rows in ``ORDER``: nulls first, strings in byte order."""
     order = [(name, "ascending", "at_start") for name in ORDER]
     # Columns with only one value are not sorted, because comparing their strings takes long.
     telling = [key for key in order if _varies(table[key[0]])]

@@ -40,7 +40,7 @@ _EPOCH_AT: Final = 12
 def main(sharing: list[str]) -> None:
     """Judge an artificial run in a JVM with these flags.
 
-    When the JVM exits, it writes the archive.
+    With the flags, the JVM writes the class archive when it exits.
     """
     threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
     options = SparkOptions(driver_memory="1g")
@@ -50,7 +50,7 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """End this process when its standard input closes: its parent process has ended."""
+    """End this process when its standard input closes, because its parent process has ended."""
     sys.stdin.read()
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Measures the availability of runs from the clients' history and the observed metadata."""
+"""Measures the availability of runs from the clients' histories and the observed metadata."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ class _Span:
 
 
 class _Clock:
-    """Measures how much of a range of time is inside some sorted, disjoint ranges."""
+    """Measures the part of a range of time that is inside some sorted, disjoint ranges."""
 
     def __init__(self, since: Ints, until: Ints) -> None:
         self.since, self.until = since, until
@@ -49,7 +49,7 @@ class _Clock:
         self._sums = np.stack([after - lengths, after], axis=1).ravel()
 
     def lengths(self, since: Ints, until: Ints) -> Ints:
-        """Return the ns inside the ranges, for each pair of times."""
+        """Return the nanoseconds between each pair of times that are inside the ranges."""
         if not len(self._times):
             return np.zeros(len(since), np.int64)
         begin, end = (np.interp(times, self._times, self._sums) for times in (since, until))
@@ -57,18 +57,18 @@ class _Clock:
         return lengths
 
     def within(self, since_ns: int, until_ns: int) -> int:
-        """Return the ns inside the ranges, between two times."""
+        """Return the nanoseconds between two times that are inside the ranges."""
         return int(self.lengths(np.array([since_ns]), np.array([until_ns]))[0])
 
     def first(self, since_ns: int) -> int:
-        """Return the first time at or after ``since_ns`` that is inside the ranges."""
+        """Return the first time inside the ranges from ``since_ns`` on; else ``since_ns``."""
         place = int(np.searchsorted(self.until, since_ns, side="right"))
         return max(since_ns, int(self.since[place])) if place < len(self.since) else since_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sends:
-    """The sends to one partition: when a send waited, and the outages between acknowledgements."""
+    """The sends to one partition: when they waited for responses, and the outages."""
 
     where: str
     waited: _Clock
@@ -76,7 +76,7 @@ class _Sends:
 
     @classmethod
     def of(cls, where: str, waits: tuple[Ints, Ints], done: tuple[Ints, Ints]) -> Self:
-        """Return the sends to a partition from ranges of ``checkers.history.send_waits``."""
+        """Return the sends to a partition; ``history.send_waits`` makes the two ranges."""
         waited, (since, until) = _Clock(*waits), done
         begins, ends = np.append(0, until), np.append(since, int(waits[1][-1]))
         long = np.flatnonzero(waited.lengths(begins, ends) > SHORT_NS).tolist()
@@ -84,9 +84,9 @@ class _Sends:
         return cls(where=where, waited=waited, pauses=pauses)
 
     def outages(self, since_ns: int, until_ns: int) -> Iterator[Outage]:
-        """Yield the outages of a range of time.
+        """Yield the outages in a range of time.
 
-        If an outage began before the range, it counts from ``since_ns`` on.
+        An outage that began before the range counts from ``since_ns`` on.
         """
         end_ns = int(self.waited.until[-1])
         for begin, end in self.pauses:
@@ -113,9 +113,10 @@ class _Observations:
 
     Attributes:
         sends: the sends to each partition; empty if acknowledgements were not recorded.
-        first_ns: the time from which the metadata of every partition was observed; else ``NEVER``.
-        leaderless: when partitions had no leader, or their leader did not answer the observer.
-        partial: when partitions had replicas that were not in their ISRs.
+        first_ns: the time from which the metadata of every partition was observed; ``NEVER`` if a
+            partition was never observed.
+        leaderless: the times in which a partition had no leader that answered the observer.
+        partial: the times in which a partition's ISR lacked a replica.
     """
 
     sends: Sequence[_Sends]
@@ -125,14 +126,14 @@ class _Observations:
     partial: Sequence[_Span]
 
     def unacknowledged(self, since_ns: int, until_ns: int) -> Outage | None:
-        """Return the longest outage of a range of time; None if no send waited in this range."""
+        """Return the longest outage in a range of time; None if no send waited in this range."""
         outages = [o for sends in self.sends for o in sends.outages(since_ns, until_ns)]
         if outages or any(sends.waited.within(since_ns, until_ns) for sends in self.sends):
             return longest([Outage(seconds=0.0), *outages])
         return None
 
     def without_leader(self, since_ns: int, until_ns: int) -> Outage | None:
-        """Return the longest time without a leader; None if nothing was observed."""
+        """Return the longest time without a leader; None if ``since_ns`` was not observed."""
         if self.first_ns > since_ns or since_ns >= self.end_ns:
             return None
         outages = [Outage(seconds=0.0)]
@@ -143,9 +144,9 @@ class _Observations:
         return longest(outages)
 
     def unsynced(self, healing_ns: int, next_ns: int) -> Outage | None:
-        """Return the time from a healing until all replicas are in sync.
+        """Return the longest time from the end of a fault until a partition's replicas are in sync.
 
-        If the next fault begins earlier, the time ends when that fault begins.
+        If the next fault begins earlier, the time ends at ``next_ns``.
         """
         if self.first_ns > healing_ns:
             return None
@@ -262,7 +263,7 @@ def _answering(
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of a range of time in which a leader answered the observer.
 
-    If the observer never queried the replica, the leader counts as answering.
+    A leader that the observer never queried counts as answering.
     """
     if replica[1] >= 0:
         for begin, end in answers.get(replica, [(since_ns, until_ns)]):
@@ -273,9 +274,9 @@ def _answering(
 def _between(
     where: str, first_ns: int, good: Iterable[tuple[int, int]], end_ns: int
 ) -> Iterator[_Span]:
-    """Yield the ranges of time between the ``good`` ranges.
+    """Yield the ranges of time between ``first_ns`` and ``end_ns`` outside the ``good`` ranges.
 
-    The ``good`` ranges are in order of time.
+    The ``good`` ranges are in order. A range that lasts to ``end_ns`` has no end.
     """
     since_ns = first_ns
     for begin, end in good:
@@ -287,7 +288,7 @@ def _between(
 
 
 def _answers(case: RunFiles) -> tuple[_Answers, int]:
-    """Return when each replica answered the observer, and the time of the last observation."""
+    """Return the times in which each replica answered the observer, and the last observed time."""
     answers: _Answers = defaultdict(list)
     if _REPLICAS not in case.tables:
         return answers, 0

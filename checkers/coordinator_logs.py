@@ -19,9 +19,9 @@ Row = dict[str, Any]
 def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
     """Return every record of a coordinators' topic, in columns of ``reader.SCHEMA``.
 
-    The records of a partition are in order, and come from its most up-to-date replica. The checker
-    ``coordinator_divergence`` compares the replicas. The result is None if the run has no complete
-    copy of the topic.
+    The records of each partition are in order, and come from the most up-to-date replica. (The
+    checker ``coordinator_divergence`` compares the replicas.) The result is None if the run has no
+    complete copy of the topic.
     """
     copies = coordinator_copies(case, topic)
     if copies is None:
@@ -30,7 +30,7 @@ def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
 
 
 def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]] | None:
-    """Return the records of each replica of each partition of a coordinators' topic, in order.
+    """Return, for each partition of a coordinators' topic, the records of every replica, in order.
 
     The result is None if the run has no complete copy of the topic.
     """
@@ -50,7 +50,7 @@ def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]]
 
 
 def newest(logs: list[list[Row]]) -> list[Row]:
-    """Return the most up-to-date replica of a partition."""
+    """Return the most up-to-date log: the greatest last leader epoch, then the last offset."""
     return max(logs, key=_end)
 
 

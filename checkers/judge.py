@@ -73,7 +73,7 @@ class _Pass:
         anomalies: all anomalies that were found.
         crashed: the error of each crashed checker, by the checker's name.
         ledgers: the record counts of each run; None if they could not be computed.
-        lost: by run, a sentence about rows of its history that were not judged.
+        lost: by run, a text with the number of judged rows, if rows of its history are missing.
         idle: by run and checker name, the reason why the checker has nothing to judge.
         measured: each run's availability.
     """
@@ -91,8 +91,7 @@ def _judge(
 ) -> list[Findings]:
     """Judge all runs together.
 
-    After a crash of Spark, judge each half of the runs separately, to find the run that caused the
-    crash.
+    If Spark crashes, judge each half of the runs separately, to find the run that causes the crash.
     """
     if not cases:
         return []
@@ -142,7 +141,7 @@ def _pass(tables: Tables) -> _Pass:
 
 
 def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
-    """Return the anomalies of some checkers. Findings about clients' histories become anomalies."""
+    """Return the anomalies of some checkers; add the texts of the histories to their findings."""
     findings: list[Rows] = []
     anomalies: list[anomaly_files.Finds] = []
     for source in finds:

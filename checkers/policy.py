@@ -53,9 +53,9 @@ def decide(
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    The verdict is ``unknown`` if evidence could not be judged. Otherwise it is ``invalid`` if a
-    guarantee was broken. Otherwise it is ``unknown`` if no reader reached a record's offset, or if
-    planned faults were never injected.
+    The verdict is ``unknown`` if some evidence could not be judged, else ``invalid`` if a guarantee
+    was broken. Otherwise it is ``unknown`` if no reader reached some record's offset, or if the run
+    tested no guarantee; else ``valid``.
 
     Args:
         promise: from ``promised``.

@@ -57,8 +57,8 @@ class RemoteRun(Run):
     Args:
         path: the folder of the mirror.
         uri: the URI of the run's own directory.
-        digests: the length and digest of each segment that is only a sparse file in the mirror, as
-            Spark read them. A digest's key is the segment's path in the run's folder.
+        digests: the length and digest of each segment that is only a sparse file in the mirror, by
+            the segment's path in the run's folder. Spark computed them.
     """
 
     def __init__(self, path: Path, uri: str, digests: Mapping[str, RecordedFile]) -> None:
@@ -175,7 +175,7 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
 
 
 def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return the local path of each file; a folder with one Spark part becomes one file."""
+    """Return the local path of each file. A folder with one part file of Spark becomes one file."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
     return {name: mirror / (part if parts[part] == 1 else name) for name, part in targets.items()}
@@ -204,7 +204,7 @@ def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str,
 
 
 def _write_text(spark: SparkSession, text: str, uri: str) -> None:
-    """Write a text file. Spark appends a line separator; the text's last character serves as it."""
+    """Write a text file. Spark ends it with a separator, so its last character is the separator."""
     row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
     row.write.mode("overwrite").text(uri, lineSep=text[-1])
 

@@ -1,8 +1,8 @@
 """The files of a run: the files to judge, and the files that are missing or broken.
 
 Files are judged in place. Only the streams of a run that ended early are copied, up to their last
-complete batch. Missing or changed files (``harness.runs.manifest``) are not judged. If one segment
-is missing or changed, its replica is not judged.
+complete batch. Missing and changed files (``harness.runs.manifest``) are not judged. A replica with
+such a segment is not judged.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class RunFiles:
     Attributes:
         key: a unique name of the run, in every table's column ``run``.
         unread: missing or damaged files of the run, which are not read.
-        unsealed: tables that were never finished, with the number of complete rows in each.
+        unsealed: the number of complete rows in each table that was never finished.
         recorded: the number of rows of each table, if the manifest has it.
         tables: the Parquet file of each table that can be read, by the table's name.
         sealed: the tables whose Parquet files are copies of streams, on this machine only.
@@ -154,7 +154,7 @@ class RunFiles:
         return is_table_among(name, [unused.path for unused in self.unread])
 
     def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
-        """Return the rows of a small table, in order of ``time_ns`` if they have it.
+        """Return the rows of a small table, sorted by ``time_ns`` if they have this column.
 
         A run without this table gives no rows.
         """
@@ -212,9 +212,10 @@ class RunFiles:
 
     @property
     def remote_segments(self) -> list[Segment]:
-        """The segments in the topic's remote tier, each as a separate replica.
+        """The segments in the topic's remote tier, as replicas of the brokers -1, -2, ….
 
-        Their broker ids are -1, -2, …, because several leaders may have copied the same offsets.
+        Each segment is a separate replica, because several leaders may have copied the same
+        offsets.
         """
         topic, broken = self.plan.topic.name, self.broken
         files = [
@@ -299,9 +300,10 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
 
 
 def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
-    """Return missing columns and columns of a wrong type; a dictionary has its values' type.
+    """Return the names of missing columns and of columns of a wrong type, as text.
 
-    A column that a later release of Highwater added may be missing: Spark reads it as null.
+    Dictionary encoding does not matter. A column that a later release of Highwater added may be
+    missing: Spark reads it as null.
     """
     return ", ".join(
         column.name
@@ -379,11 +381,11 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return the missing parts of a replica's directory.
+    """Return a text about the missing parts of a replica's directory; empty if nothing is missing.
 
-    The text is empty if nothing is missing. If all files of the manifest exist, the copy is
-    complete, and the broker itself lost the records. If the replicas were not in sync at the end,
-    the end of a log is not checked: the broker may have truncated the log just before the copy.
+    If all files of the manifest exist, the copy is complete: then the broker itself lost the
+    records. If the replicas were not in sync at the end, the end of a log is not checked: the
+    broker may have truncated the log just before the copy.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -460,10 +462,10 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return the controllers without a metadata log.
+    """Return a text about the controllers without a metadata log; empty if all have one.
 
-    The text is empty if all controllers have a metadata log. The quorum's table lists the
-    voters. Without this table, only the planned number of controllers is known.
+    The quorum's table lists the voters. Without this table, only the planned number of controllers
+    is known.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:
@@ -478,7 +480,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return the missing parts of a controller's log; else empty."""
+    """Return a text about the missing parts of a controller's log; empty if it is complete."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(

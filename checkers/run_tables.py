@@ -1,7 +1,7 @@
 """The tables of all judged runs together. A column ``run`` is added to each table.
 
-``run`` is the key of a run (``r0``, ``r1``, …). A key is unique and safe in a path; a directory's
-name may not be. Checkers derive their own tables from these tables (``core.derived``).
+``run`` is the key of a run (``r0``, ``r1``, …). Unlike a directory's name, a key is unique and safe
+in a path. Checkers derive their own tables from these tables (``core.derived``).
 """
 
 import re
@@ -115,7 +115,7 @@ class Tables:
         return self.numbered(name).select("run", *(column.name for column in TABLES[name]))
 
     def numbered(self, name: str) -> DataFrame:
-        """Return a table of all runs, with the columns ``run`` and ``at``, the row's number."""
+        """Return a table of all runs, with the columns ``run`` and ``at`` (the row's number)."""
         columns = [field.with_type(plain(field.type)) for field in TABLES[name]]
         schema = from_arrow_schema(pa.schema(columns))
         parts = [

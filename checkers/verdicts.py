@@ -80,10 +80,10 @@ class Findings:
         ledger: the run's record counts; None if they could not be computed.
         fault_counts: the numbers of injected faults; None if their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
-        idle: by checker name, why the checker has nothing to judge.
+        idle: the reason why a checker has nothing to judge, by the checker's name.
         availability: None if it could not be measured.
         evidence: None if there was nothing to explain, or the evidence could not be read.
-        untold: why the evidence could not be read; empty if it was read.
+        untold: the reason why the evidence could not be read; empty if it was read.
         half_read: replicas that could not be read to their ends.
     """
 
@@ -112,7 +112,7 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """The part of the run that the record counts include: all, the beginning, or nothing."""
+        """The part of the history that the record counts include: whole, begun or none."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -271,10 +271,7 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result.
-
-    The result also lists a crash of the part that explains anomalies.
-    """
+    """Return each checker's result, and a crash of the code that explains anomalies."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     if why := findings.crashed.get("availability"):
         outcomes["availability"] = f"crashed: {why}"

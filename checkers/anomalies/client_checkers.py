@@ -1,8 +1,8 @@
-"""The checkers of clients' histories in Highwater's own runs, and of records' outcomes.
+"""The checkers of Highwater's own runs that need only the clients' histories.
 
-``checkers.anomalies.record_outcomes`` decides the outcome of each record. That module calls a
-missing record lost even if a client read it before, so no record is vanished. Cycles have no
-write-write edges, because Kafka does not isolate writes.
+``checkers.anomalies.record_outcomes`` decides the outcome of each record. It calls a missing record
+lost even if a client read the record before. So these checkers do not report ``vanished``. Cycles
+have no write-write edges, because Kafka does not isolate writes.
 """
 
 from functools import partial
@@ -185,10 +185,9 @@ def _compacted(_tables: Tables, case: RunFiles) -> str:
 
 @checker(*SKIPS, idle=_compacted)
 def skips(tables: Tables) -> Rows:
-    """Return the records that readers of Highwater's own runs skipped.
+    """Return the steps in which readers skipped records, as findings.
 
-    Compacted topics are ignored, because compaction may have removed the skipped records. In
-    compacted topics the final read shows which records were lost.
+    Runs with a compacted topic are ignored: compaction may have removed the skipped records.
     """
     view = client_view(tables)
     steps = wrong_steps(view)
@@ -200,7 +199,7 @@ def skips(tables: Tables) -> Rows:
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """Return the anomalies of single records and of clients' steps through a log."""
+    """Return findings about single records, and about clients' steps through a log."""
     view = client_view(tables)
     none = view.engine.table(FINDING.empty_table())
     return none.union(*findings(view, frozenset(clients.names)))

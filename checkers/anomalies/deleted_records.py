@@ -36,9 +36,9 @@ _BEGIN = schema("slot", "begin")
 
 @derived
 def deleted_records(tables: Tables) -> Rows | None:
-    """Return the deleted records that the final read did not return.
+    """Return the deleted records that the final read did not return, as ``DELETED`` rows.
 
-    The result is None if nothing was deleted.
+    The result is None if no run deleted records.
     """
     begins: dict[tuple[str, str, int], int] = {}
     for case in tables.cases:
@@ -58,7 +58,7 @@ def deleted_records(tables: Tables) -> Rows | None:
 
 
 def deleted_counts(tables: Tables) -> Mapping[str, int]:
-    """Return the number of deleted records by run."""
+    """Return the number of deleted records in each run that has some, by the run's key."""
     if (deleted := deleted_records(tables)) is None:
         return {}
     counts = deleted.counts(["slot"]).join(client_view(tables).names, "slot")
@@ -67,9 +67,10 @@ def deleted_counts(tables: Tables) -> Mapping[str, int]:
 
 
 def _deleted(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return the deleted records in rows of ``DOUBTFUL``.
+    """Return the acknowledged records below ``begin`` that the final read did not return.
 
-    All rows of a record (``key``) must be in one table.
+    All rows of one ``key`` must be in one table. ``limits`` has ``slot, begin``: in a partition,
+    the records below ``begin`` were deleted.
     """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key")
     begin = look_up_columns(limits, "slot", columns["slot"][record.first])["begin"]

@@ -43,7 +43,7 @@ def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def tell(view: ClientHistory, parts: Sequence[Rows]) -> Rows:
-    """Convert findings to anomalies, as rows of ``checkers.core.anomaly.SCHEMA``."""
+    """Add the texts of the history to findings; return rows of ``checkers.core.anomaly.SCHEMA``."""
     none = view.engine.table(FINDING.empty_table())
     all_of_them = none.union(*parts).persist()
     if not len(all_of_them):

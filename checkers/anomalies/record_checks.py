@@ -83,10 +83,9 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def several_places(rows: pa.Table) -> pa.Table:
-    """Return the records that are at several offsets, as findings (Jepsen's ``duplicate-cases``).
+    """Return a finding for each record that is at several offsets (Jepsen's ``duplicate-cases``).
 
-    The rows come from ``ClientHistory.placed``. All rows of one ``key`` must be in one
-    table.
+    The rows are rows of ``ClientHistory.placed``. All rows of one ``key`` must be in one table.
     """
     places = first_of(numbers(rows, ("key", "offset", "client", "at")), "key", "offset")
     record = Groups.of(places["key"])
@@ -94,13 +93,13 @@ def several_places(rows: pa.Table) -> pa.Table:
 
 
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
-    """Return the anomalies that concern only one record.
+    """Return findings of the kinds G1a, precommitted-read and phantom.
 
     All rows of one ``key`` must be in one table.
 
-    G1a: a read_committed reader read a record that was never committed (Adya). Each such record has
-    one finding, with its first reader. (Jepsen reports each reader.) If the record was also sent in
-    an operation that did not fail, there is no finding: the reader may have read that copy.
+    G1a: a read_committed reader read a record that was never committed (Adya). The finding names
+    the first such reader. (Jepsen reports each reader.) If another operation also sent the record
+    and did not fail, there is no finding: the reader may have read that copy.
 
     precommitted-read: an operation read a record that it sent, before it committed the record.
 
@@ -109,7 +108,8 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
     Args:
         rows: rows of ``DOUBTFUL``.
         kinds: the kinds to find.
-        adrift: the keys of records that a client may have sent to an unknown partition.
+        adrift: the keys in ``ClientHistory.adrift``. These records are not phantoms, because their
+            value was sent to an unknown partition.
     """
     columns = numbers(rows, DOUBTFUL.names)
     facts = columns["facts"]
@@ -131,16 +131,16 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 
 
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return records that took effect and were not read.
+    """Return the lost and the unseen records, as ``_UNREAD`` rows.
 
-    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records``
-    defines lost and unseen records. Jepsen counts lost records as unseen, too.
+    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records`` defines
+    lost and unseen. Jepsen counts lost records as unseen, too.
 
     Args:
         rows: rows of ``DOUBTFUL``.
-        bounds: the offset up to which each partition was read (``slot, bound``).
-        adrift: records that may be in any partition (``key, seen``, from ``ClientHistory.adrift``).
-            Such a record was read if its value was read in any partition.
+        bounds: ``slot, bound``: the offset up to which a partition was read.
+        adrift: ``key, seen`` of ``ClientHistory.adrift``: records that may be in any partition. If
+            ``seen``, a reader returned the record's value from some partition.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     fact = columns["fact"]
@@ -170,7 +170,8 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
     Args:
         rows: rows of ``_UNREAD``.
         kinds: lost-write, unseen, or both.
-        furthest: the first row that read each partition up to its ``bound``, in ``_FURTHEST``.
+        furthest: for each partition, the row of the first read at the offset ``bound``, in
+            ``_FURTHEST``.
     """
     columns = numbers(rows)
     tables = [FINDING.empty_table()]
@@ -190,7 +191,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
 
 
 def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
-    """Return a finding for each record of which a row shows the send and a row shows a read."""
+    """Return a finding for each group of rows that has both a send and a read: its two steps."""
     rows, group = grouped(rows, *by, then=("at",))
     places = [group.first_place(any_of(rows["fact"], bits)) for bits in (sent, read)]
     both = (places[0] != NONE) & (places[1] != NONE)
@@ -222,7 +223,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
 
 
 def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return, for each partition and offset in ``places``, the first row that read this offset."""
+    """Return the first row that read each offset in ``places``, as ``_FURTHEST`` rows."""
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(flags.SEEN_OK).join(view.engine.table(places), ["slot", "offset"])
@@ -230,5 +231,5 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def first_readers(rows: pa.Table) -> pa.Table:
-    """Return each partition's first row. All rows of one ``slot`` must be in one table."""
+    """Return each ``slot``'s row with the least ``at``. All rows of a slot are in one table."""
     return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

@@ -1,8 +1,8 @@
 """Decide the outcome of every record that was sent, from the clients' history only.
 
-Sums over all rows show how many records have each outcome, and the offsets that the final read
-covers. Rows are read again only for records that the final read did not return, or that it returned
-at two offsets.
+The first pass counts the records of each outcome, and finds the offsets that the final read covers.
+Then rows are read again only for records that the final read did not return, or returned at two
+offsets.
 """
 
 from collections import Counter
@@ -49,7 +49,7 @@ _READ_NOTE: Final = "a reader received it"
 
 
 def outcomes(tables: Tables) -> Rows:
-    """Return the records of our runs that are lost, unseen, or in the log several times."""
+    """Return findings about lost, unseen and duplicate records in Highwater's own runs."""
     values, replaced = keyed_values(tables), deleted_records(tables)
     if values is not None:
         replaced = values.replaced if replaced is None else values.replaced.union(replaced)
@@ -62,10 +62,11 @@ def decided(
     ledgers: Sequence[PartitionLedger],
     replaced: Rows | None = None,
 ) -> Rows:
-    """Return every record that is lost, unseen, or in the log several times.
+    """Return findings about lost, unseen and duplicate records.
 
-    ``replaced`` has the ``key`` of each record that compaction or an administrator may have
-    removed.
+    Args:
+        ledgers: the record counts of all partitions in ``cases``.
+        replaced: the ``key`` of each record that compaction or an administrator may have removed.
     """
     if not any(ledger.missing or ledger.again for ledger in ledgers):
         return view.engine.table(FINDING.empty_table())
@@ -81,16 +82,16 @@ def decided(
 
 
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return the records that are lost, unseen, or in the log several times.
+    """Return findings about lost, unseen and duplicate records.
 
-    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records``
-    defines lost and unseen. Only the final reader counts. A record without an offset (acks=0) is
-    lost if the final reader read the complete partition with its last record, the fence, but not
-    the record. If the record's partition is unknown too, the reader must have read the complete
-    topic. If another reader returned a lost record, the finding gives that offset as a copy.
+    All rows of one ``key`` must be in one table. ``checkers.anomalies.missing_records`` defines
+    lost and unseen. Only the final reader counts. It passed a record if it reached the record's
+    offset, or read the record's partition to the end. If the partition is unknown, it must have
+    read all partitions to the end. If no send of a lost record has an offset, but another reader
+    returned the record, the finding has the reader's offset as a copy.
 
-    A record is a duplicate if the final read returned it at two or more offsets. The finding gives
-    the first and last of these offsets as copies.
+    A duplicate is a record that the final read returned at two or more offsets. Its copies are the
+    first and the last of these offsets.
 
     Args:
         rows: rows of ``checkers.history.record_summaries.DOUBTFUL``.
@@ -169,10 +170,10 @@ def ledger(
 
 
 def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:
-    """Return chosen sends of records as rows of findings about these records.
+    """Return the sends of the chosen records, as SUBJECT rows of ``FINDING``.
 
-    ``sends`` are rows of ``DOUBTFUL``. A row's ``record`` is the index of its record in ``chosen``
-    and in ``offset``.
+    ``sends`` are rows of ``DOUBTFUL``. Their column ``record`` is an index in ``chosen`` and
+    ``offset``.
     """
     rows = choose(sends, chosen[sends["record"]])
     return findings(

@@ -5,25 +5,23 @@ a sequence of consecutive offsets in one partition. At each offset a record was 
 vanished, or differs from another record (divergence, inconsistent-offsets). A range is the cause of
 these other anomalies in its partition:
 
-- inconsistent-offsets at an offset in the range, if any record in the range was lost, vanished or
-  diverges: the record now at that offset was written after the truncation;
-- duplicate, if one of its offsets is in the range: a truncated record was sent again;
-- poll-skip and int-poll-skip, if every skipped record that the anomaly names (at most 16) is in a
-  range, because the log did not have these records;
-- nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, if the step
-  back passes or reaches an offset in the range, because readers and producers continue where the
-  log was truncated;
-- G0, G1c and their forms, if the record of a step is in the range, because its offset was used
-  twice.
+- inconsistent-offsets: the offset is in the range, and a record in the range was lost, vanished or
+  diverges. The record now at the offset was written after the truncation.
+- duplicate: one of its offsets is in the range. The truncated record was sent again.
+- poll-skip and int-poll-skip: every skipped record that the anomaly names (at most 16) is in a
+  range. The log did not have these records.
+- nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send: the step
+  back reaches or passes an offset in the range. Readers and producers continue where the log was
+  truncated.
+- G0, G1c and their forms: the record of a step is in the range. Its offset was used twice.
 
-A read_committed reader does not pass a hanging transaction. So the first hanging transaction of a
-partition is the cause of unseen records after it (``OpenEnds``).
+A read_committed reader cannot pass a hanging transaction. So the first hanging transaction of a
+partition is the cause of the unseen records after it (``OpenEnds``).
 
-A range is never the cause of lost-write, vanished and divergence, because each of them is a loss
-itself. It is never the cause of G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
-because no truncation causes these. Nor is it the cause of anomalies without an offset, or in
-another partition. The offset of a lost record is the offset that its producer received, or at which
-a reader read the record.
+Other kinds have no cause. lost-write, vanished and divergence are losses themselves. No truncation
+causes G1a, precommitted-read, phantom, corrupt and int-send-skip. An anomaly without an offset has
+no cause. A lost record's offset is the offset that its producer received, or at which a reader read
+the record.
 """
 
 from collections.abc import Sequence
@@ -65,9 +63,9 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """The offsets of anomalies that a range may have caused: from ``low`` to ``high`` in a ``log``.
+    """The offsets that decide whether a range caused an anomaly: ``low`` to ``high`` in a ``log``.
 
-    ``row`` is the index of the anomaly.
+    ``row`` is the anomaly's index. An anomaly may have several such places.
     """
 
     row: Ints
@@ -77,10 +75,7 @@ class _Places:
 
 
 class TruncatedRanges:
-    """The ranges of truncated offsets in all runs. Each range may be the cause of anomalies.
-
-    Anomalies are in columns of ``checkers.core.anomaly.ANOMALY``.
-    """
+    """The ranges of truncated offsets that the anomalies of all runs show."""
 
     def __init__(self, anomalies: pa.RecordBatch) -> None:
         made = anomalies.filter(pc.is_in(anomalies["kind"], pa.array(_BEFOREHAND)))
@@ -97,7 +92,7 @@ class TruncatedRanges:
         self._call(worst, offset[group.first_place(rank == group.spread(worst))])
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return, for each anomaly, the name of the range that caused it (``cause``)."""
+        """Return, for each anomaly, the name of the range that caused it; else null."""
         places = self._places_of(batch)
         # For each offset, find the last range of its log that begins at this offset or before it.
         nearest = so_far((self._log, self._low), (places.log, places.high)) - 1
@@ -152,13 +147,13 @@ class TruncatedRanges:
         return _Places(row, self._logs(batch, row, place, sure), low, high)
 
     def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
-        """Return a number for each row's partition; ``_NOWHERE`` for a row without a partition."""
+        """Return a number for each partition of a topic and run; ``_NOWHERE`` if unknown."""
         name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Name the ranges of truncated offsets. Number the ranges by lowest offset and name."""
+        """Name each range, such as ``lost-write events-0@17``. Rank ranges by offset and name."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -186,7 +181,7 @@ class OpenEnds:
         self._first = first
 
     def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
-        """Return each anomaly's cause, by name. A cause that is already known remains."""
+        """Return ``cause``; unseen records without one get the hanging transaction before them."""
         for (run, topic, partition), offset in self._first.items():
             here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
             behind = pc.greater_equal(batch["offset"], offset)
@@ -198,7 +193,7 @@ class OpenEnds:
 
 
 def open_ends(rows: Rows) -> OpenEnds:
-    """Return the hanging transactions among these anomalies."""
+    """Return the first hanging transaction of each partition in these anomalies."""
     return OpenEnds(rows.only("kind", HANGING).select(_COLUMNS).table())
 
 
@@ -217,7 +212,7 @@ def caused(
     ends: OpenEnds | None = None,
     alone: str | None = None,
 ) -> pa.Table:
-    """Return anomalies with the column ``cause``. The kind ``alone`` gets no cause."""
+    """Return the anomalies with their ``cause``. Anomalies of the kind ``alone`` get no cause."""
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if ends is not None:
@@ -242,7 +237,7 @@ def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return each element's row, partition and offset, and whether the partition is known."""
+    """Return the row, partition and offset of each list element, and whether it has a partition."""
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)

@@ -1,4 +1,4 @@
-"""Find offsets at which clients know several records (Jepsen's ``inconsistent-offsets``)."""
+"""Find offsets at which clients report several records (Jepsen's ``inconsistent-offsets``)."""
 
 from typing import Final
 
@@ -61,9 +61,9 @@ def known_places(rows: pa.Table) -> pa.Table:
 
 
 def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the partitions in which several records may have the same offset.
+    """Return the partitions (``slot``) in which several records may have the same offset.
 
-    The result is empty if each record has one offset, and there are as many records as offsets.
+    Such a partition has more records than known offsets, or a record with two offsets.
     """
     sums = view.sums.join(places.select(["slot", "places"]), "slot", join_type="inner")
     more = pc.greater(pc.add(sums["known"], sums["maybe"]), sums["places"])
@@ -71,7 +71,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings about offsets with several records; None if there can be no such offset."""
+    """Return a finding for each offset that several records have; None if none can exist."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None
@@ -80,9 +80,9 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 
 
 def several_records(rows: pa.Table) -> pa.Table:
-    """Return findings about offsets with several records.
+    """Return a finding for each offset that several records have.
 
-    The rows come from ``ClientHistory.placed``. All rows of an offset must be in one table.
+    The rows are rows of ``ClientHistory.placed``. All rows of an offset must be in one table.
     """
     columns = numbers(rows, ("slot", "offset", "key", "client", "at"))
     records = first_of(columns, "slot", "offset", "key")

@@ -53,7 +53,7 @@ _OVER: Final = schema("slot", "from_place", "place", "at", "client")
 
 
 def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Rows:
-    """Return clients' wrong steps of these kinds, as findings."""
+    """Return the clients' wrong steps of these kinds, as findings."""
     back = wrong.map(partial(steps_back, kinds=kinds), FINDING)
     skipped = wrong.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).persist()
     if not len(skipped):
@@ -65,7 +65,7 @@ def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Ro
 def kinds(steps: pa.Table) -> pa.Array:
     """Return the kind of each wrong step.
 
-    A step from the offset of a ``seek`` has no kind (null).
+    A step that begins at a ``seek`` is null: it is no anomaly, but it shows skipped records.
     """
     columns = numbers(steps, ("inner", "sent", "sought", "delta"))
     inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
@@ -74,9 +74,9 @@ def kinds(steps: pa.Table) -> pa.Array:
 
 
 def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the steps that go back or stay at one offset, as findings.
+    """Return a finding for each step that goes back, or stays at one offset.
 
-    A finding names the record in the last row of the step.
+    The finding names the record in the last row of the step.
     """
     kind, back = _of_kinds(rows.filter(pc.less(rows["delta"], 1)), kinds)
     step = numbers(back, ("client", "from_at", "at", "delta"))
@@ -84,7 +84,7 @@ def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the offsets that steps of these kinds skip."""
+    """Return the offsets that steps of these kinds skip, as ``_OFFSETS_SKIPPED`` rows."""
     kind, over = _of_kinds(rows.filter(pc.greater(rows["delta"], 1)), kinds)
     lists = over["left_out"].combine_chunks()
     row = pc.list_parent_indices(lists)
@@ -95,10 +95,10 @@ def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def skips(rows: pa.Table) -> pa.Table:
-    """Return the steps that skip records, as findings. A finding names the first skipped record.
+    """Return a finding for each step that skips records. It names the first skipped record.
 
-    The rows are ``_OFFSETS_SKIPPED`` rows, with ``key, client, at`` of a row that has the record at
-    the skipped offset. All rows of one ``finding`` must be in one table.
+    Each row is an ``_OFFSETS_SKIPPED`` row, joined with ``key, client, at`` of a history row that
+    has the skipped offset. All rows of one ``finding`` must be in one table.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
     place, record = grouped(place, "finding", "offset", "key", then=("at",))
@@ -119,10 +119,10 @@ def skips(rows: pa.Table) -> pa.Table:
 
 
 def passed(view: ClientHistory, wrong: Rows) -> Rows:
-    """Return records at skipped offsets, with the row that shows each skip, as ``GONE`` rows.
+    """Return the records at offsets that a reader skipped, as ``GONE`` rows.
 
-    If several steps skipped an offset, the last step counts. A seek is a step from the offset to
-    which the client seeks.
+    ``client, at`` identify the end of the last step that skipped the offset. Steps that begin at a
+    seek count, too.
     """
     over = wrong.map(_read_over, _OVER).table()
     if not len(over):
@@ -136,14 +136,14 @@ def _read_over(rows: pa.Table) -> pa.Table:
 
 
 def last_over(rows: pa.Table) -> pa.Table:
-    """Return, for each range of offsets, the last client that skipped it.
+    """Return, for each range of offsets, the last step that skipped the range.
 
     Args:
         rows: steps, ``slot, from_place, place, at, client``.
 
     Returns:
-        ``slot, low, at, client``: a range goes from ``low`` up to the next row's ``low``. ``at``
-            and ``client`` are null if no client skipped the range.
+        Rows ``slot, low, at, client``. A range ends before the next row's ``low``. ``at`` and
+        ``client`` identify the step; they are null if no step skipped the range.
     """
     step = sort(numbers(rows), "at", "client")
     edges = {
@@ -163,10 +163,10 @@ def last_over(rows: pa.Table) -> pa.Table:
 
 
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
-    """Return the last range ``[begin, end)`` that contains each number below ``size``.
+    """Return the last range ``[begin, end)`` that contains each number below ``size``, by index.
 
-    A range is the union of two blocks that may overlap. The size of a block is a power of 2. Each
-    block is split into halves until every block is one number.
+    Two blocks cover a range; their size is a power of 2, and they may overlap. From the largest
+    size down, each block gives its index to its two halves.
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
@@ -184,7 +184,7 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
     """Return rows at offsets that a reader skipped, as ``GONE`` rows.
 
-    ``ranges`` come from ``last_over``. No client skipped the last range of a partition.
+    ``ranges`` come from ``last_over``. No step skipped the last range of a partition.
     """
     spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
     low, end = spans["low"].min(), spans["low"].max()

@@ -1,14 +1,13 @@
 """Find records that a client read and that then disappeared from the log.
 
-A record vanished if it was acknowledged, a client read it, and a later reader shows that it is no
-longer in the log. The last such reader counts. That reader skipped the record's offset, or read
-another record at this offset. Or that reader called ``seek`` with an offset before the record, and
-then received a later offset.
+A record vanished if it was acknowledged, and after its last read a row shows that the log lacks it:
 
-Without a later reader, the record vanished if the log later ended at or before the record's offset.
-A client's request of the log's end shows this (``harness.runs.history.END``), and so does a later
-send that got that offset or a lower one. Jepsen does not report this anomaly: it treats a record
-that was read once as safe.
+- a reader skipped the record's offset, perhaps after a ``seek`` to an offset before the record;
+- the last reader of the offset got another record;
+- the log ended at or before the record's offset. A client requested the log's end
+  (``harness.runs.history.END``), or a later send got the record's offset or a lower one.
+
+Jepsen does not report this anomaly: it treats a record that was read once as safe.
 """
 
 from typing import Final
@@ -47,7 +46,7 @@ _OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
 
 
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
-    """Return acknowledged records that clients read, but that the last reader did not find.
+    """Return findings about acknowledged records that vanished after a client read them.
 
     ``passed`` are records at offsets that a reader skipped, as ``GONE`` rows. The result is None if
     no row shows that a record had disappeared.
@@ -70,10 +69,11 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
-    """Return records that vanished. All rows of one ``key`` must be in one table.
+    """Return a finding for each record that vanished. All rows of one ``key`` must be in one table.
 
     Args:
-        rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
+        rows: rows of ``ROW`` without some columns, and rows of ``GONE``. ``fact`` is null in
+            ``GONE``.
     """
     of_gone = rows["fact"].is_null().to_numpy()
     rows = rows.set_column(rows.column_names.index("fact"), "fact", pc.fill_null(rows["fact"], 0))
@@ -110,11 +110,11 @@ def replaced(rows: pa.Table) -> pa.Table:
 def cut_off(rows: pa.Table) -> pa.Table:
     """Return records whose log became shorter after their last read, as ``GONE`` rows.
 
-    All rows of one ``slot`` must be in one table. Readers read below the high watermark, and
-    a leader's log never ends before the high watermark (KIP-101). So a record has vanished if a
-    later send got its offset or a lower one, and a reader returned the sent record at that offset.
-    If no reader did so, a former leader may have appended the sent record. If any client later got
-    a higher offset, a reported log end is ignored: a former leader may have reported it.
+    All rows of one ``slot`` must be in one table. Readers read below the high watermark, and a
+    leader's log never ends before it (KIP-101). So a record has vanished in two cases. A later send
+    got the record's offset or a lower one, and a reader returned the sent record. Or a client later
+    got a log end at or before the record, and no client got a higher offset after the read. Without
+    these conditions, a former leader may have appended the sent record or reported the end.
     """
     columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
@@ -146,10 +146,10 @@ def cut_off(rows: pa.Table) -> pa.Table:
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
-    """Return the index of the best later event in each record's partition; NONE without an event.
+    """Return the index of the best event after each record in its partition; NONE without one.
 
     Args:
-        events, records: tables with ``slot, time``.
+        events, records: columns ``slot, time``.
         by: the columns that sort the events, the best event first; the last column is the most
             significant (``lexsort``).
     """

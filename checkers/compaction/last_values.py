@@ -1,26 +1,26 @@
 """The last value of each key, as the final read returns it from a compacted topic.
 
-Compaction removes a record that a later record of the same key has replaced. It removes a tombstone
-after a time (``delete.retention.ms``). So an acknowledged record that the final read did not return
-is lost, except in these cases:
+Compaction removes a record after a later record of the same key. It removes a tombstone after
+``delete.retention.ms``. So an acknowledged record that the final read did not return is lost,
+except in these cases:
 
-- *The log has a later record.* The final read returned a record of the key at a greater offset. Or,
+- *The log has a later record of the key.* The final read returned a record at a greater offset. Or,
   at any offset, it returned a record that was sent after this record was acknowledged, because a
   truncated log uses offsets again.
-- *A later tombstone may have been removed.* It was acknowledged at a greater offset, or it was sent
-  after this record was acknowledged, or its offset is not known. It was sent at least
-  ``delete.retention.ms`` before the final read ended.
+- *A later tombstone may have been removed.* Kafka may remove a tombstone that was sent at least
+  ``delete.retention.ms`` before the final read ended. It is later if it has a greater offset or an
+  unknown offset, or was sent after this record was acknowledged.
 - *The record is itself such a tombstone.*
 
 Aborted records replace no record. Each of these cases also explains a missing record with an
 unknown offset.
 
-``resurrected-value``: the last record of a key that the final read returned is a value, although a
-tombstone was acknowledged at a greater offset. Kafka removes a tombstone only after all records
-that it replaces (KIP-354, LogCleaner). So the tombstone was lost, or Kafka removed it too early,
-and readers get a deleted value. This is no anomaly in two cases. A later value may have replaced
-the tombstone. Or the final read took ``delete.retention.ms`` or longer: then the cleaner may have
-removed value and tombstone after the value was read.
+``resurrected-value``: the final read returned a value as the last record of a key, but a tombstone
+was acknowledged at a greater offset. Kafka removes a tombstone only after all records that it
+replaces (KIP-354, LogCleaner). So the tombstone was lost or removed too early, and readers get a
+deleted value. There is no anomaly if a later value may have replaced the tombstone. Nor is there
+one if the final read took ``delete.retention.ms`` or longer: after the reader got the value, the
+cleaner may have removed value and tombstone.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
 
 
 class LastValues(NamedTuple):
-    """The anomalies in the history of runs with compacted topics.
+    """The results for all runs with compacted topics.
 
     Attributes:
         replaced: the acknowledged records that compaction may have removed, as ``REPLACED`` rows.
@@ -93,7 +93,7 @@ class LastValues(NamedTuple):
 
 
 def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | None:
-    """Return the last values of all runs whose records have keys; None if there is no such run."""
+    """Return the ``LastValues`` of all runs whose records have keys; None without such a run."""
     keyed_cases = [case for case in cases if case.plan.workload.keys]
     if not keyed_cases:
         return None
@@ -112,12 +112,12 @@ def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | 
 
 @derived
 def keyed_values(tables: Tables) -> LastValues | None:
-    """Return the last values of all runs whose records have keys; None if there is no such run."""
+    """Return the ``LastValues`` of all runs whose records have keys; None without such a run."""
     return last_values(client_view(tables), tables.cases)
 
 
 def without_keys(_tables: Tables, case: RunFiles) -> str:
-    """Return why values of keys cannot be judged; empty if the run's records have keys."""
+    """Return why the last values of a run cannot be judged; empty if its records have keys."""
     return "" if case.plan.workload.keys else "records had no keys"
 
 
@@ -140,7 +140,7 @@ def resurrected_values(tables: Tables) -> Rows | None:
 
 
 def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
-    """Return, for each run, the number of records that compaction may have removed."""
+    """Return the number of records that compaction may have removed, by the run's key."""
     rows = view.everything.select(["run", "key", "fact"]).where(flags.SENT)
     gone = rows.join(values.replaced, ["key"], "semi").distinct(["run", "key"])
     counts = gone.group_by("run").aggregate([([], "count_all")]).to_pylist()
@@ -153,7 +153,7 @@ def retention_ms(case: RunFiles) -> int:
 
 
 def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) -> pa.Table:
-    """Return the times of final reads, with the tombstone retention, as ``LIMIT`` rows."""
+    """Return ``LIMIT`` rows: the times of each final read, and the run's tombstone retention."""
     runs = dict(zip(names["slot"].to_pylist(), names["run"].to_pylist(), strict=True))
     retention = [retention_ns[runs[slot]] for slot in spans["slot"].to_pylist()]
     return spans.append_column("retention_ns", pa.array(retention, pa.int64()))
@@ -162,10 +162,7 @@ def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) ->
 def final_spans(rows: pa.Table) -> pa.Table:
     """Return when each partition's final read began and ended, as ``SPAN`` rows.
 
-    All rows of one ``slot`` must be in one table.
-
-    Args:
-        rows: rows of the final read.
+    All rows of one ``slot`` must be in one table. All of them are rows of the final read.
     """
     columns, slot = grouped(numbers(rows, ("slot", "invoke_ns", "complete_ns")), "slot")
     return arrow(
@@ -242,12 +239,11 @@ def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
-    """Return a summary of each record, grouped by key.
+    """Return columns with one value for each record, and the groups of records with one key.
 
-    ``offered`` is the offset at which the record was acknowledged. ``there`` is the last offset at
-    which the final read returned the record. ``expired``: the record is a tombstone that may have
-    been written, and is old enough to be removed. ``timely``: the final read took less time than
-    Kafka retains tombstones.
+    ``offered``: the offset at which the record was acknowledged. ``there``: the last offset at
+    which the final read returned the record. ``expired``: the record is a tombstone that compaction
+    may have removed. ``timely``: the final read took less time than Kafka retains tombstones.
     """
     columns, group = grouped(numbers(rows, KEYED.names), "slot", "named", "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]

@@ -10,12 +10,12 @@ of the key, or an earlier record than another replica. It is not stale in these 
   transaction.
 - Its broker stopped while the cleaner replaced segments. The broker completes the replacement at
   its next start.
-- The run did not quiesce, and some replica's checkpointed high watermark is below the record or its
-  marker.
+- The run did not quiesce, and the record or its marker is not below the checkpointed high watermark
+  of every replica.
 
-A transaction's records are compared only after the commit marker. Compaction retains the marker as
-long as any of these records exists (CleanedTransactionMetadata). Aborted records are never
-compared.
+A transaction's records are compared only if the log has its commit marker. Compaction retains the
+marker as long as any of these records exists (CleanedTransactionMetadata). Aborted records are
+never compared.
 """
 
 from collections.abc import Iterable
@@ -129,10 +129,7 @@ def stale_replica(tables: Tables) -> pa.Table:
 
 
 def _swaps(replica: ComparedReplica) -> bool:
-    """Return whether the broker stopped while its cleaner replaced segments.
-
-    The broker may already have deleted some of these segments.
-    """
+    """Return whether the broker stopped while its cleaner replaced segments (``.swap`` files)."""
     end = replica.end
     folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
     return any(folder.glob("*.swap"))
@@ -172,10 +169,9 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 
 
 def visible(rows: pa.Table) -> pa.Table:
-    """Return the records that read_committed readers get.
+    """Return the records that read_committed readers get, as ``VISIBLE`` rows.
 
-    All rows of one ``replica`` must be in one table. ``rows`` are ``ON_DISK`` rows, and the
-    result has ``VISIBLE`` rows.
+    ``rows`` are ``ON_DISK`` rows. All rows of one ``replica`` must be in one table.
     """
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
     marker, offset = columns["marker"], columns["offset"]
@@ -194,10 +190,10 @@ def visible(rows: pa.Table) -> pa.Table:
 
 
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
-    """Return the replicas whose last record of a key is too old.
+    """Return the replicas whose last record of a key is too old, as ``STALE`` rows.
 
-    All rows of one ``part`` must be in one table. ``rows`` are ``VISIBLE`` rows,
-    ``replicas`` are ``REPLICAS`` rows, and the result has ``STALE`` rows.
+    ``rows`` are ``VISIBLE`` rows, ``replicas`` are ``REPLICAS`` rows. All rows of one ``part`` must
+    be in one table.
     """
     columns = numbers(rows, VISIBLE.names)
     limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
@@ -217,7 +213,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
 
 
 def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
-    """Return the keys of each replica of which another replica has a later last record."""
+    """Return the replicas whose last record of a key differs from ``last``, as ``STALE`` rows."""
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
     for number, part, leo in zip(

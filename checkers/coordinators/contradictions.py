@@ -4,10 +4,10 @@ Coordinators write to ``__consumer_offsets``, ``__transaction_state`` and ``__sh
 The modules ``offsets``, ``transactions`` and ``shares`` state what each log must contain. These
 cases are not judged:
 
-- any log of an external cluster, because its topics may have more partitions;
+- an external cluster, because its topics may have more partitions;
 - a response, if the log's end at the time of the request is unknown;
-- a response, if no replica is complete (from offset 0, without compacted offsets) up to that end,
-  or if one complete replica agrees with it (another checker compares the replicas);
+- a response, if no replica is complete up to that end: from offset 0, without compacted offsets;
+- a response, if one complete replica agrees with it. (Another checker compares the replicas.)
 - a log whose most up-to-date replica is incomplete;
 - differences between logs, if a fault or an unclean election may have removed records.
 """
@@ -83,7 +83,7 @@ def coordinator_contradiction(tables: Tables) -> pa.Table:
 
 
 def _of_run(case: RunFiles, facts: PartitionFacts | None) -> Iterator[GroupFinding]:
-    """Yield the contradictions of one run. In a run, coordinators' topics have one partition."""
+    """Yield the contradictions of one run, whose coordinators' topics have one partition each."""
     topic, workload = case.plan.topic.name, case.plan.workload
     if offsets := _offsets(case):
         yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic)
@@ -141,9 +141,9 @@ def _keeps_disks(case: RunFiles) -> bool:
 
 
 def _partition_facts(tables: Tables, cases: Sequence[RunFiles]) -> dict[str, PartitionFacts]:
-    """Return facts from partitions' logs, for each run with transactions and complete disks.
+    """Return facts from partitions' logs, for each run with transactions and all replicas' disks.
 
-    Compacted topics are excluded, because compaction removes markers.
+    Runs with compacted topics are excluded, because compaction removes markers.
     """
     runs = [
         case.key
@@ -185,7 +185,7 @@ _MARKER: Final = ("partition", "producer_id", "producer_epoch", "control_type")
 
 
 def _markers(tables: Tables, runs: list[str]) -> list[Row]:
-    """Return the number of replicas that have each marker, and its highest count in a replica."""
+    """Return, for each marker, how many replicas have it, and its greatest count in a replica."""
     rows: list[Row] = (
         tables.log.where(F.col("run").isin(runs) & F.col("control") & F.col("offset").isNotNull())
         .groupBy("run", *_MARKER, "broker")
@@ -201,8 +201,8 @@ def _markers(tables: Tables, runs: list[str]) -> list[Row]:
 def _commits(tables: Tables, runs: list[str]) -> list[Row]:
     """Return the number of acknowledged commits for each producer id and epoch.
 
-    A transaction was committed if its sends were acknowledged. The partition's log has the
-    producer's id.
+    A transaction was committed if its sends were acknowledged. The producer id comes from the
+    record in the partition's log.
     """
     sends = tables.operations.where(
         F.col("run").isin(runs)

@@ -1,8 +1,8 @@
 """A coordinator's log, replayed to the states that the coordinator may return.
 
 A coordinator has its state in memory, and writes each change to its log first. A client reads the
-log's end, and then requests the state. The log must give the returned state at that end, or at a
-later offset, because the next coordinator would load the same log.
+log's end, and then requests the state. The response is correct if the log has the returned state at
+that end or at a later offset, because the next coordinator would load the same log.
 """
 
 from collections import defaultdict
@@ -54,7 +54,7 @@ class Contradiction(NamedTuple):
 
     Attributes:
         log: the longest complete replica.
-        expected: the states at the end of this replica.
+        expected: the states of the response's place at the end of this replica.
     """
 
     answer: CoordinatorAnswer
@@ -70,7 +70,7 @@ def whole(log: Sequence[Row]) -> bool:
 def contradicted(
     answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], new: Callable[[], Fold]
 ) -> Iterator[Contradiction]:
-    """Yield the responses that contradict every replica which is complete up to ``end``."""
+    """Yield the responses that contradict every replica that is complete up to their ``end``."""
     logs: list[tuple[Sequence[Row], Fold, list[set[Any]]]] = []
     for log in sorted(filter(whole, replicas), key=len, reverse=True):
         if not any(log == before for before, *_ in logs):
@@ -86,7 +86,7 @@ def contradicted(
 def _possible(
     log: Sequence[Row], fold: Fold, answers: Sequence[CoordinatorAnswer]
 ) -> list[set[Any]]:
-    """Return the states of the log from the ``end`` of each distinct response on."""
+    """Return, for each distinct response, the log's states of its place from its ``end`` on."""
     distinct = [*dict.fromkeys(answers)]
     states: list[set[Any]] = [set() for _ in distinct]
     waiting = sorted(range(len(distinct)), key=lambda number: -distinct[number].end)

@@ -1,8 +1,8 @@
-"""The groups themselves in ``__consumer_offsets``: a log that no coordinator can load.
+"""The groups in ``__consumer_offsets``: a log that no coordinator can load.
 
-A classic group is one record (``GroupMetadata``), a group of the brokers' protocol (KIP-848) is
-several. A coordinator refuses to load a record of the second kind while the group is of the first
-kind, and then serves no group of the partition
+A classic group has one record (``GroupMetadata``). A group of the KIP-848 protocol has several. A
+coordinator cannot load a member of the KIP-848 protocol while the log says that the group is
+classic. Then it serves no group of the partition
 (``GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup`` of 4.0 to 4.4).
 """
 
@@ -29,7 +29,7 @@ _KEY: Final = Schema(("group", String()))
 
 
 def wrong_groups(log: Sequence[Row]) -> Iterator[GroupFinding]:
-    """Yield the first record of each group that no coordinator can load, in a whole log."""
+    """Yield, for a complete log, the first record of each group that no coordinator can load."""
     classic: dict[str, tuple[int, str]] = {}
     removed: dict[str, int] = {}
     wrong: dict[str, GroupFinding] = {}
@@ -56,7 +56,7 @@ def wrong_groups(log: Sequence[Row]) -> Iterator[GroupFinding]:
 
 
 def _group(row: Row) -> tuple[int, str]:
-    """Return a key's version and group; version -1 for a key of another kind."""
+    """Return the version and the group of a record's key; ``(-1, "")`` for other kinds of keys."""
     key = BytesIO(row["key"] or b"")
     try:
         version = Int16.decode(key)

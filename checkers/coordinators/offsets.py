@@ -19,7 +19,7 @@ _SHOWN_MAX: Final = 8
 
 
 def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
-    """Return the responses that were recorded together with the end of the log."""
+    """Return the coordinators' responses that were recorded together with the end of the log."""
     return [
         CoordinatorAnswer((row["group"], row["partition"]), row["offset"], row["end"])
         for row in rows

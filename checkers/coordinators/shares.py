@@ -5,7 +5,7 @@ The rules are those of KIP-932, and of ``ShareCoordinatorShard`` of 4.1 to 4.4:
 - Within one state epoch, the start offset and the leader epoch never decrease. The state epoch
   never decreases until the state is removed.
 - An update has the number of the previous snapshot.
-- If a response confirms that a member accepted or rejected a record, the log has this record as
+- If a response confirms that a member accepted or rejected a record, the log has the record as
   acknowledged or archived, or the record is before the start offset.
 """
 
@@ -34,9 +34,9 @@ class _Share:
     """The state of a partition of a share group.
 
     Attributes:
-        first: the start offset of the first record of this state epoch; -1 if it is not known.
-        records: delivery count and DeliveryState of each offset. If an offset has two values, the
-            greater value is used (``PersisterStateBatchCombiner``).
+        first: the start offset in the first record of this state epoch; -1 if it is not known.
+        records: the delivery count and DeliveryState of each offset. If an offset has two values,
+            the greater value is used (``PersisterStateBatchCombiner``).
     """
 
     record: ShareRecord
@@ -56,7 +56,7 @@ class WrongShare(NamedTuple):
     """A record that Kafka's rules do not allow.
 
     Attributes:
-        reopened: the offsets before which all records were final, and no longer are.
+        reopened: the offsets between the record's start offset and the greater one before it.
     """
 
     record: ShareRecord
@@ -76,9 +76,9 @@ class SharesLog:
         self.wrong: list[WrongShare] = []
 
     def possible(self, place: Place) -> frozenset[int | None]:
-        """Return the start offsets that a coordinator may return for a partition.
+        """Return the start offset that a coordinator may return for a partition, as a set.
 
-        None: it returns no offset.
+        None stands for no offset.
         """
         share = self._shares.get(place)
         return frozenset({None if share is None or share.start < 0 else share.start})
@@ -166,7 +166,7 @@ def wrong_shares(
     Args:
         newest: the records of the most up-to-date replica of the coordinator's log.
         members: the journals of the groups' members. Only these groups are judged.
-        undamaged: whether no fault may have removed records from the log.
+        undamaged: false if a fault may have removed records from the log.
     """
     for answer, _, starts in contradicted(answers, replicas, SharesLog):
         [expected] = starts

@@ -2,13 +2,13 @@
 
 The rules are those of ``TransactionMetadata`` and ``TransactionStateManager`` of 3.9 and 4.x:
 
-- A Complete state follows the Prepare state of the same end, or the same Complete state.
+- A Complete state follows the Prepare state of the same end (commit or abort), or repeats itself.
 - After a client has used a producer id and epoch (state Ongoing), no later record has an older id
-  or epoch. A coordinator may continue from an unacknowledged record that it has in memory. So an
-  Empty state, or a Prepare state before a Complete state, is not judged.
-- The coordinator writes the Prepare state before the markers. It writes the Complete state after
-  the markers are in all partitions. A marker may be repeated. Producers that are not in the log are
-  not judged.
+  or epoch. Ids and epochs in other states do not count as used: a coordinator may continue from an
+  unacknowledged record in its memory.
+- The coordinator writes the Prepare state before the markers, and the Complete state after the
+  markers are in all partitions. A marker may be repeated. Producers that are not in the log are not
+  judged.
 - A commit is acknowledged only after its PrepareCommit state.
 """
 
@@ -40,7 +40,7 @@ only in the coordinator's memory."""
 
 
 class Marker(NamedTuple):
-    """A marker in a partition. Several markers are equal if they have these four values."""
+    """A transaction marker in a partition's log. Markers with the same four values are equal."""
 
     partition: int
     producer_id: int
@@ -53,7 +53,7 @@ class PartitionFacts:
     """Facts about transactions from the partitions' logs and from the history.
 
     Attributes:
-        most: the greatest number of each marker in any replica.
+        most: how often a replica's log has each marker; of several replicas, the greatest number.
         everywhere: the markers that are in all replicas of their partition.
         whole: the partitions whose logs still have their first record.
         acknowledged: the number of acknowledged commits, by the producer's id and epoch.
@@ -72,7 +72,7 @@ class TransactionsLog:
         self._last: dict[Place, TransactionRecord] = {}
 
     def possible(self, place: Place) -> frozenset[tuple[str, int, int] | None]:
-        """Return the states (name, producer id and epoch) that a coordinator may return."""
+        """Return the states that a coordinator may return: (name, producer id, epoch), or None."""
         last = self._last.get(place)
         if last is None or last.status is None:
             return frozenset({None})
@@ -98,7 +98,7 @@ def wrong_transactions(
     topic: str,
     facts: PartitionFacts | None,
 ) -> Iterator[GroupFinding]:
-    """Yield contradictions in a transaction coordinator's log, or between log and evidence.
+    """Yield contradictions in a coordinator's log, and between this log and other evidence.
 
     Args:
         newest: the records of the most up-to-date replica of the coordinator's log.
@@ -167,9 +167,9 @@ class _Decisions:
 
     Attributes:
         names: the transactional id of each producer id.
-        decided: the markers that the coordinator may write.
-        complete: the number of each marker that the partitions must have.
-        commits: the number of commits, by id and epoch of the producer of their records.
+        decided: the markers of all Prepare states.
+        complete: how often a partition must have each marker, because of the Complete states.
+        commits: the number of PrepareCommit states, by producer id and ``data_epoch``.
     """
 
     names: dict[int, str] = field(default_factory=dict)
@@ -200,7 +200,7 @@ class _Decisions:
 def _undecided(
     ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield transaction ends that are only in the log, or only in partitions or histories."""
+    """Yield transaction ends that only the coordinator's log has, or that this log lacks."""
     log = _Decisions()
     for records in ids.values():
         log.add(records, topic)

@@ -59,12 +59,12 @@ ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 
 
 def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
-    """Return rows as anomalies of one kind, as rows of ``SCHEMA``.
+    """Return rows as anomalies of one kind, in columns of ``SCHEMA``.
 
     Args:
-        rows: rows with a column ``run``. Columns that an anomaly also has are copied.
+        rows: rows with a column ``run``. Their other columns of ``SCHEMA`` are used, too.
         kind: the name of a ``Kind`` of the checker.
-        columns: values for an anomaly's other columns, by name. Missing columns become null.
+        columns: values of more columns of ``SCHEMA``, by name. All others are null.
     """
     values = {"kind": F.lit(kind), **columns}
     return rows.select(
@@ -78,5 +78,5 @@ def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFra
 
 
 def operation_step() -> Column:
-    """Return a row of ``operations`` as one of an anomaly's ``steps``."""
+    """Return a row of ``operations`` as a struct column for an anomaly's ``steps``."""
     return F.struct(*(field.name for field in _STEP))

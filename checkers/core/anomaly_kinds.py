@@ -77,15 +77,15 @@ class Kind:
     Attributes:
         name: the kind's name, such as ``lost-write``.
         guarantee: a sentence that is true if no such anomaly is found.
-        singular: words for one such anomaly, after the number 1.
-        plural: words for several such anomalies, after their number.
+        singular: the words after the number 1, such as ``acknowledged record was lost``.
+        plural: the words after a greater number.
         promise: the guarantee that the anomaly breaks, and where Kafka states it.
-        breaks: returns whether a run had that guarantee. ``checkers.core.promises`` has the usual
-            functions.
-        says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``.
+        breaks: a function that returns whether a run had that guarantee; ``checkers.core.promises``
+            has the usual functions.
+        says: a function that returns a sentence about an anomaly from its row (``anomaly.SCHEMA``).
             If it is None, ``checkers.lineage`` writes the sentence.
-        evidence: returns the evidence of one anomaly from its row, in order of time. If it is None,
-            ``checkers.lineage`` collects the evidence.
+        evidence: a function that returns the evidence of an anomaly from its row, in order of time.
+            If it is None, ``checkers.lineage`` collects the evidence.
         absence: whether *missing* rows of a history show the anomaly. A run that ended early lacks
             its last rows, so it cannot prove such an anomaly.
     """

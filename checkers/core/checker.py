@@ -29,10 +29,7 @@ def never_idle(_tables: Tables, _case: RunFiles) -> str:
 
 
 def without_disks(_tables: Tables, case: RunFiles) -> str:
-    """Return why a checker of replicas' disks has nothing to judge.
-
-    The text is empty if it has disks to judge.
-    """
+    """Return why a checker of replicas' disks cannot judge a run; empty if the run has disks."""
     return "no disk was copied" if case.copyless else ""
 
 
@@ -42,7 +39,7 @@ class Checker:
 
     Attributes:
         find: the function that finds the anomalies in all runs' tables.
-        kinds: the kinds of anomaly that it finds, in the order of the report.
+        kinds: the kinds of anomaly that ``find`` finds, in the order of the report.
         idle: the function that returns why the checker has nothing to judge in a run.
     """
 
@@ -57,7 +54,7 @@ class Checker:
 
 
 def checker(*kinds: Kind, idle: Idle = never_idle) -> Callable[[Find], Checker]:
-    """Make a function the checker for one or more kinds, which it finds in one pass."""
+    """Decorate a function that finds anomalies of these kinds in one pass."""
 
     def made(find: Find) -> Checker:
         return Checker(find, kinds, idle)

@@ -1,6 +1,6 @@
-"""Derived tables. One function computes each table; the source of the table caches it.
+"""Derived tables. One function computes each table, once for each source.
 
-A checker that needs a derived table calls its function, such as ``log_ends(tables)``.
+A checker calls the function of the derived table, such as ``log_ends(tables)``.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 
 
 class DerivedFrom(Protocol):
-    """The source of derived tables, which also caches them: ``Tables``, or a ``ClientHistory``."""
+    """The source and the cache of derived tables: ``Tables`` or ``ClientHistory``."""
 
     derived: dict[object, Any]
 

@@ -63,12 +63,12 @@ def if_committed_is_kept(plan: Plan, faults: int) -> bool:
 
 
 def if_program_says(*guarantees: Guarantee) -> Callable[[Plan, int], bool]:
-    """Return a function that returns whether the run's program has one of these guarantees."""
+    """Return a condition: the guarantee of the run's program is one of these."""
     return lambda plan, _: plan.program is not None and plan.program.guarantee in guarantees
 
 
 def if_program_keeps_order(plan: Plan, _faults: int) -> bool:
-    """Return whether the run's program keeps the order of its inputs."""
+    """Return whether the run's program must keep the order of its inputs."""
     return plan.program is not None and plan.program.ordered
 
 

@@ -23,9 +23,9 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
         name: the name of the situation in files.
         leader: the state of the leader in words.
         replicas: the state of each other replica in words.
-        depth: the least number of moves that lead to it; null if the search did not reach it.
-        runs: the number of runs in which it was observed.
-        first: the name of the first such run; empty if there is none.
+        depth: the least number of moves to the situation; null if the search did not reach it.
+        runs: the number of runs in which the situation was observed.
+        first: the first run in which the situation was observed; empty without such a run.
         partition: the partition of the first observation in that run; null without such a run.
         time_ns: the time of this observation after the run's start; null without such a run.
     """
@@ -48,8 +48,8 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
         runs: the number of runs that were read.
         states: the number of states that the search reached.
         reason: why the search ended before it reached every state; null if it reached all.
-        rows: first the situations that no run was in, in order of depth. Then the situations that
-            search and runs have in common, and last those that only runs have.
+        rows: first the situations that only the search reached, by depth; then those that were also
+            observed in runs; last those that only runs have.
     """
 
     kafka: str
@@ -76,7 +76,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
-    """Compare the situations that a search reaches with those that runs were observed in.
+    """Compare the situations that a search reaches with the situations observed in runs.
 
     Raises:
         UsageError: a run is of another release, or has another number of replicas than the model.
@@ -116,9 +116,9 @@ def coverage(runs: Sequence[Run], reachable: ReachableSituations) -> Coverage:
 
 
 def _of_release(run: Run, settings: ModelSettings) -> dict[int, tuple[int, int]]:
-    """Return what ``observed_in`` returns, for a run that the model can be compared with.
+    """Return ``observed_in(run)`` if the run has the release and the replicas of the model.
 
-    Raises what ``coverage`` raises.
+    Raises the same errors as ``coverage``.
     """
     plan, kafka, brokers = run.plan(), settings.kafka, settings.scope.brokers
     if plan.kafka != kafka:
@@ -135,7 +135,7 @@ def _of_release(run: Run, settings: ModelSettings) -> dict[int, tuple[int, int]]
 
 
 def observed_in(run: Run) -> dict[int, tuple[int, int]]:
-    """Return each situation of a run, with the partition and the time (ns) first observed in it.
+    """Return the partition and the time (ns) of the first observation of each situation of a run.
 
     Raises:
         StoreError: a table of the run is missing or broken.

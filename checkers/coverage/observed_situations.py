@@ -21,10 +21,10 @@ a loaded machine this can take several times as long."""
 
 
 def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict[int, int]:
-    """Return the situations of a partition, and the time of the first observation of each in ns.
+    """Return the time (ns) of the first observation of each situation of a partition.
 
-    A time is ignored if the observations around it allow several situations. So are the times
-    before the first query of each broker, and the ``QUIET_NS`` before a new decision was observed.
+    The function ignores a time if the observations around it allow several situations. It also
+    ignores the time until every broker was queried, and ``QUIET_NS`` before each new decision.
 
     Args:
         replicas: the brokers that have a replica.
@@ -58,8 +58,8 @@ def _situation(
 ) -> int | None:
     """Return the situation at a time; None if the observations allow several situations.
 
-    The observer queries the HW before the LEO. So a HW counts as below a LEO only if the HW of the
-    next response is below this LEO, too.
+    The observer queries the HW before the LEO. So the HW is below the LEO only if the next HW is
+    below this LEO, too.
     """
     answers = {b: b in tracks and tracks[b].at(time_ns)[2] for b in replicas}
     leader = leadership.leader
@@ -92,7 +92,8 @@ def _situation(
 def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
     """Return the least and the greatest value that a ``leo`` or ``hw`` can have at a time.
 
-    A value is exact at the time of a response, and while it does not change for ``QUIET_NS``.
+    A value is exact at the time of a response, or if it does not change for ``QUIET_NS``
+    afterwards. The result is None if the value is unknown.
     """
     values: npt.NDArray[np.int64] = getattr(track, end)
     after = int(np.searchsorted(track.time_ns, time_ns, side="right"))
@@ -105,9 +106,9 @@ def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
 
 
 def _compared(left: tuple[int, int] | None, right: tuple[int, int] | None) -> int | None:
-    """Return -1, 0 or 1 if the left value is below, equal to or above the right.
+    """Return -1, 0 or 1 if ``left`` is below, equal to or above ``right``.
 
-    The result is None if it is not clear.
+    Only the bounds of both values are known. The result is None if they allow several results.
     """
     if left is None or right is None:
         return None

@@ -17,7 +17,7 @@ class ReachableSituations:
     """The situations that a search of one release reaches within its bounds.
 
     Attributes:
-        depths: the number of each situation, and the fewest moves that lead to it.
+        depths: the least number of moves to each situation, by the situation's number.
     """
 
     settings: ModelSettings

@@ -17,7 +17,7 @@ read.
 Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
 opposite order in another partition. So G0, and G1c with ww edges, break no guarantee.
 
-One process searches all operations of a history. So long histories are not searched
+One process searches all operations of a history, so long histories are not searched
 (``unsearched``).
 """
 
@@ -88,15 +88,14 @@ def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
 def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
-    ``steps`` has two rows for each step of the cycle: a row of one operation, and a row of the next
-    operation. Together they show the order of the two operations. Two sends are a ww edge, a send
-    and a read are a wr edge. For an edge of time, both rows have the kind ``process`` or
-    ``realtime`` and no record.
+    Each step of the cycle has two rows in ``steps``: a row of its first operation, and a row of its
+    second operation. Two sends show a ww edge; a send and a read show a wr edge. If only time
+    orders the operations, both rows have the kind ``process`` or ``realtime``, and no record.
 
     Args:
         view: the clients' view of any number of histories. ``unsearched`` histories are ignored.
-        ww: whether the order of records in the log orders their operations (Jepsen's ``ww-deps``).
-            If it does not, the search finds no G0, and every G1c that it finds breaks isolation.
+        ww: whether the search uses ww edges (Jepsen's ``ww-deps``). Without ww edges it finds no
+            G0, and every G1c breaks isolation.
 
     Returns:
         Rows of ``checkers.core.anomaly.SCHEMA``; None if there are no cycles.
@@ -132,7 +131,7 @@ def _sent(records: pa.Table) -> pa.Table:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return the senders of records in ``DOUBTFUL`` rows, if other operations show the records.
+    """Return the ``DOUBTFUL`` records whose send other operations prove, as ``_SENDER`` rows.
 
     All rows of one ``key`` must be in one table.
     """
@@ -142,7 +141,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _log_edges(senders: pa.Table) -> pa.Table:
-    """Link each record's sender to the sender of the next record in the log, if both are known.
+    """Return a ww edge from each record's sender to the sender of the next record in the log.
 
     All rows of one ``slot`` must be in one table.
     """
@@ -163,7 +162,7 @@ def _log_edges(senders: pa.Table) -> pa.Table:
 
 
 def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
-    """Link each sender to the operations that read its record at a known offset."""
+    """Return a wr edge from each sender to the operations that read its record."""
     reads = choose(rows, any_of(rows["fact"], flags.READ_BY_ANY))
     reads = choose(reads, np.isin(reads["operation"], reads["operation"][reads["offset"] != NONE]))
     place = look_up(senders["key"], reads["key"])
@@ -240,7 +239,7 @@ def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """The records that show each edge, because the edge's operations sent or read them."""
+    """The two records that show each edge: its operations sent or read them."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -253,7 +252,7 @@ class _Witnesses:
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return the columns of a record by which an edge links this operation to another."""
+        """Return the record (``key, sends``) of this operation in any edge."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)

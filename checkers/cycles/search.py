@@ -26,7 +26,7 @@ _TRIES: Final = 4  # the number of cycles that are searched in each component; t
 
 
 class _Sort(NamedTuple):
-    """A kind of cycle: the kinds of edges that the cycle may have, besides ww."""
+    """A kind of cycle. Its edges: ww; wr edges if ``wr``; edges of time as in ``order``."""
 
     name: str
     wr: bool
@@ -115,7 +115,7 @@ class _Graph(NamedTuple):
         return graph
 
     def components(self) -> Ints:
-        """Return the first vertex of each vertex's strongly connected component.
+        """Return, for each vertex, the first vertex of its strongly connected component.
 
         The value is -1 for a component of a single vertex.
         """
@@ -127,15 +127,15 @@ class _Graph(NamedTuple):
 
 
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
-    """Return the cycles of a graph. A cycle has the first kind in ``SORTS`` with all of its edges.
+    """Return short cycles. The kind of a cycle is the first in ``SORTS`` that allows its edges.
 
     As in Elle, each strongly connected component of the complete graph gives one short cycle of
     each kind, except for kinds that an earlier cycle implies.
 
     An operation that is known to have succeeded comes before all operations that began later
-    (Elle's ``realtime-graph``). Edges of time connect operations with points on a time line,
-    instead of every two operations. So there are about as many edges as operations. ``process`` is
-    the same order within one process. Operations of one process that overlap are not ordered.
+    (Elle's ``realtime-graph``). ``process`` is the same order within one process; operations that
+    overlap are not ordered. Edges of time lead over points on a time line, so there are about as
+    many edges as operations.
     """
     everywhere = np.ones(len(operations), np.bool_)
     whole = _graph(operations, dependencies, SORTS[-1], everywhere).components()
@@ -183,8 +183,8 @@ def _time_line(
 ) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
     """Return the number of points on all time lines, and the edges of time: source, target, weight.
 
-    Each operation's end is a point. Edges lead from an operation to its own point, from each point
-    to the next point on its line, and from the last point before an operation's begin to that
+    The end of each operation is a point. Edges lead from an operation to its point, from a point to
+    the next point on its line, and from the last point before an operation's begin to this
     operation.
     """
     count = len(operations)
@@ -208,7 +208,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return, for each component with a cycle that no other cycle implies, its smallest part."""
+    """Return the smallest ``part`` in each component of ``whole``, among vertices in ``news``."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -220,8 +220,8 @@ def _shortest(
 ) -> list[list[int]]:
     """Return a short cycle of each component, as a list of its operations in order.
 
-    The function takes the edges that lead furthest back in time, because usually one of these edges
-    is wrong. It returns the shortest cycle through one of them.
+    Usually one of the edges that lead furthest back in time is wrong. So the function returns the
+    shortest cycle through one of these edges.
     """
     inside = part[graph.source] == part[graph.target]
     digraph = graph.digraph(inside & (part[graph.source] >= 0))
@@ -252,10 +252,11 @@ def _closing(
     edges: Ints,
     count: int,
 ) -> list[tuple[int, float, list[int]]]:
-    """Return the shortest path from each edge's target to its source, for one edge per component.
+    """Return the shortest cycle through each edge. The edges are in different components.
 
     Returns:
-        For each edge: its index, the length of the path, and the operations from its source on.
+        For each edge: its index, the length of the path from its target to its source, and the
+        operations of the cycle from its source on.
     """
     starts, goals = dependencies.target[edges], dependencies.source[edges]
     paths = []

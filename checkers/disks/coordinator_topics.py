@@ -47,10 +47,10 @@ def _says(row: dict[str, Any]) -> str:
     idle=without_disks,
 )
 def coordinator_divergence(tables: Tables) -> pa.Table:
-    """Return the coordinators' partitions whose replicas differ, each with the first such offset.
+    """Return the coordinators' partitions whose replicas differ, each with its first such offset.
 
     If the replicas were not in sync at the end, only differences below the HW of every replica are
-    reported: above the HW a follower may have records that it will truncate.
+    reported. Above the HW a follower may have records that it will truncate.
     """
     rows = [
         _row(case, partition)
@@ -71,8 +71,8 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 def _alike(folder: Path) -> bool:
     """Return whether the logs of each partition have equal bytes, up to the end of the shorter log.
 
-    Followers append the bytes that they fetch, so this is nearly always true. The comparison reads
-    the files once.
+    They nearly always do, because followers append the bytes that they fetch. Then no other
+    comparison is needed.
     """
     logs: dict[str, list[bytes]] = defaultdict(list)
     for replica in sorted(folder.glob("*/*/")):

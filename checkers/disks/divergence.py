@@ -1,7 +1,6 @@
 """``divergence``: at one offset, replicas hold different records, or one replica holds no record.
 
-``checkers.inspection.compare`` describes the comparison; the command ``highwater inspect`` uses it,
-too.
+``checkers.inspection.compare``, which ``highwater inspect`` also uses, describes the comparison.
 """
 
 from dataclasses import dataclass
@@ -71,7 +70,7 @@ class ComparedReplica:
     def extent(self) -> Extent:
         """The compared part of the log.
 
-        In a compacted or damaged log, offsets may be missing anywhere.
+        In a compacted or damaged log, any offset may be missing.
         """
         assert self.end.first is not None
         assert self.end.last is not None
@@ -96,12 +95,12 @@ class ComparedReplica:
     idle=without_disks,
 )
 def divergence(tables: Tables) -> DataFrame | pa.Table:
-    """Return offsets at which replicas differ, or that a replica skips, with the records there.
+    """Return the offsets at which replicas differ or one lacks a record, with the records there.
 
     If the replicas were not in sync at the end, only offsets below every replica's checkpointed HW
-    are compared, because above the HW a follower may have records that it will truncate. Each copy
-    states whether the offset is below its replica's HW. If it is below the HW of both replicas,
-    replication does not repair the difference.
+    are compared. Above the HW a follower may have records that it will truncate. Each copy states
+    whether the offset is below its replica's HW. Replication does not repair a difference below
+    both HWs.
     """
     replicas = compared_replicas(tables)
     if len({replica.part for replica in replicas}) == len(replicas):
@@ -150,10 +149,7 @@ def compared_replicas(tables: Tables) -> list[ComparedReplica]:
 
 
 def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame) -> ReplicaLogs:
-    """Return the replicas' logs for ``compare``.
-
-    The columns of ``log`` include those of ``REPLICA_ROWS``.
-    """
+    """Return the input of ``compare``. ``log`` also has the columns of ``REPLICA_ROWS``."""
     number_of = {
         tuple(replica.row[name] for name in REPLICA): replica.number for replica in replicas
     }

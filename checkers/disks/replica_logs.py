@@ -47,13 +47,12 @@ def _says(row: Row) -> str:
 def missing(tables: Tables) -> pa.Table:
     """Return in-sync replicas whose logs end before a record that the final reader received.
 
-    Such a record is committed: a consumer gets records only below the leader's high watermark,
-    which every member of the ISR has reached (Partition.maybeIncrementLeaderHW).
+    Such a record is committed: a consumer gets only records below the leader's high watermark, and
+    every member of the ISR has reached it (Partition.maybeIncrementLeaderHW).
 
-    Only readable replicas are judged, and only in runs whose replicas were in sync at the end:
-    there no fault is active when the last ISR is observed. A run also needs a list of its files, or
-    the brokers' responses. Without them, a log may end early because its last segment was not
-    copied.
+    A replica is judged if it is readable, and if its run ended without a fault and with all
+    replicas in sync. The run must also have a list of its files, or the brokers' responses.
+    Otherwise a log may end early because its last segment was not copied.
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -82,8 +81,8 @@ def missing(tables: Tables) -> pa.Table:
 def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
     """Return the base offset of each replica's last segment.
 
-    If this segment is empty, the log ends at its base offset. All earlier segments may be in the
-    remote tier (KIP-405).
+    A log whose last segment is empty ends at this offset. All earlier segments may be in the remote
+    tier (KIP-405).
     """
     begins: dict[Key, int] = {}
     for case in cases:
@@ -94,7 +93,7 @@ def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
 
 
 def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
-    """Yield each partition's last observed ISR, and the last offset of the final read."""
+    """Yield the last observed ISR of each partition, and the last offset of its final read."""
     quiesced = {
         case.key: case
         for case in tables.cases

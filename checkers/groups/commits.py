@@ -1,19 +1,19 @@
-"""The offsets that a group has committed are a register: ``lost-commit``, ``stale-commit``.
+"""The anomalies of the offsets that groups commit: ``lost-commit``, ``stale-commit`` and others.
 
 A commit that was acknowledged took effect between its begin and its end. A commit that failed may
 have taken effect at any time after its begin: the broker may have written an earlier attempt of the
 client, and a paused coordinator may process the request late.
 
-So a returned offset is correct if a commit of it began before the response, and no later commit
-replaced it. A later commit begins after the first commit ended, and is acknowledged before the
-request. *None* is correct until a commit is acknowledged, and after the last commit expired
-(``offsets.retention.minutes``).
+A returned offset is correct if a commit of this offset began before the response, and no later
+commit had replaced it. A later commit began after the first commit ended, and was acknowledged
+before the request. *None* is correct until a commit is acknowledged, and after the last commit
+expired (``offsets.retention.minutes``).
 
-``lost-commit``: an incorrect offset was returned after all members had ended, or is the last offset
-in the offsets topic (in the longest replica).
+``lost-commit``: a coordinator returned an incorrect offset after all members had ended, or the last
+offset in the offsets topic (in the most up-to-date replica) is incorrect.
 
-``stale-commit``: a member received an incorrect offset. So this member reads records that its group
-has already read.
+``stale-commit``: a member received an incorrect offset. So it reads records that its group has
+already read.
 
 ``foreign-offset``: a coordinator returned an offset to a member, although no member had committed
 an offset since the topic was created. So the offset belongs to an earlier topic with the same name.
@@ -69,8 +69,7 @@ class CommitRegister:
 
     Attributes:
         done: acknowledged commits, sorted by the time of their end.
-        latest: for each index in ``done``, the commit that began last, of all commits up to this
-            index.
+        latest: for each index in ``done``: of the commits up to it, the commit that began last.
         commits: all commits, including failed commits.
     """
 
@@ -153,7 +152,7 @@ def _later(before: Row, after: Row) -> Row:
     idle=no_group,
 )
 def commits(tables: Tables) -> pa.Table:
-    """Return the lost and the outdated commits, and the records that members received again."""
+    """Return the incorrect offsets of groups, and the records that members received again."""
     return anomalies(tables, _of_run)
 
 
@@ -167,7 +166,7 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 
 
 def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield, for each partition and group, an offset that a member received before any commit."""
+    """Yield, for each group and partition, the first offset that a member got before any commit."""
     for (group, partition), of_place in by_place(rows).items():
         begun_ns = min(
             (r["invoke_ns"] for r in of_place if r["event"] == "commit"), default=FOREVER
@@ -198,7 +197,7 @@ def wrong_offsets(
     on_disk: Mapping[Place, int | None] | None,
     retention_ns: int = FOREVER,
 ) -> Iterator[GroupFinding]:
-    """Yield the offsets that coordinators should not have returned.
+    """Yield the incorrect offsets in coordinators' responses, and in the offsets topic.
 
     Args:
         on_disk: the last offsets in ``__consumer_offsets``; None if they are not known.
@@ -248,7 +247,7 @@ def _named(offset: int | None) -> str:
 
 
 def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the records below a member's position that the member received."""
+    """Yield the records that a member received although its position was after them."""
     rows = list(rows)
     places = by_place(row for row in rows if row["event"] in {"given", "sought"})
     for place, owners in ownerships(rows).items():

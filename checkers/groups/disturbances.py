@@ -3,8 +3,8 @@
 A leader stores in memory which member has acquired which record. It loses this state when it fails,
 or when the member's connection ends. A coordinator that does not respond may remove the member.
 
-So anomalies of share groups are not reported after a fault, until every client has noticed that its
-connections are dead. Nor are these anomalies reported around a change of leader.
+So anomalies of share groups are not reported during a fault, and after it until every client has
+noticed that its connections are dead. They are not reported around a change of leader, either.
 """
 
 from bisect import bisect_right
@@ -54,9 +54,9 @@ class Disturbances:
 
 
 def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return, for each fault, the interval from its begin until all clients have noticed its end.
+    """Return the interval of each fault, extended by ``BEFORE_NS`` and ``AFTERWARDS_NS``.
 
-    ``rows`` are in order of time. A fault that never ended gives an interval that never ends.
+    ``rows`` are in order of time. A fault that never ended has an interval that never ends.
     """
     opened: dict[tuple[str, int | None], int] = {}
     intervals = []

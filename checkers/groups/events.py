@@ -31,8 +31,8 @@ class GroupFinding:
         offset: None if the anomaly does not concern one offset.
         topic: the partition's topic; None for the topic under test.
         says: the sentence that describes the anomaly.
-        records: the records of the coordinators' topic that show the anomaly: each record's offset,
-            the producer of its transaction, and a sentence.
+        records: the records of the coordinators' topic that show the anomaly: offset, producer id
+            of the transaction or None, and a sentence.
     """
 
     kind: str
@@ -54,7 +54,7 @@ def no_group(_tables: Tables, case: RunFiles) -> str:
 
 
 def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
-    """Return the rows for each group and partition, in the order of their ends."""
+    """Return the rows of each group and partition, sorted by ``ended_ns``."""
     places: dict[Place, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=ended_ns):
         if row["partition"] is not None:

@@ -44,11 +44,11 @@ class CommittedOffset(NamedTuple):
 class OffsetsLog:
     """The committed offsets of a topic, as a coordinator loads them from its log.
 
-    An offset in a transaction takes effect when the transaction commits, unless an offset that was
-    written later has already taken effect (``OffsetMetadataManager.replay`` of 4.0,
-    ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ if an offset is removed
-    while an open transaction has a new offset for the same partition. Then ``possible`` returns
-    both results.
+    An offset in a transaction takes effect when the transaction commits. It has no effect if an
+    offset that is later in the log has already taken effect (``OffsetMetadataManager.replay`` of
+    4.0, ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ if an offset is
+    removed while an open transaction has a new offset for the same partition. Then ``possible``
+    returns both results.
     """
 
     def __init__(self, topic: str) -> None:

@@ -1,18 +1,18 @@
 """``two-owners``: a coordinator accepted two members of a group as owners of one partition.
 
-A member owns a partition from the callback that assigns it to the callback that revokes it. Two
-members may believe at the same time that they own a partition: a coordinator removes a member
-without heartbeats, and the member notices its removal later. Kafka does not prevent this, but
-guarantees two things:
+A member owns a partition from the callback that assigns it to the callback that revokes it. A
+coordinator removes a member without heartbeats, and the member notices its removal later. So two
+members may believe that they own a partition. Kafka does not prevent this, but guarantees two
+things:
 
-- *In one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
-  assigned to one member. Up to 0.10.0, the epochs of an empty group may begin again. So two owners
-  in one epoch are reported only if they owned the partition at the same time.
+- *In one epoch a partition is assigned to one member.* An epoch is a classic group's generation, or
+  a member's epoch (KIP-848). Up to 0.10.0, the epochs of an empty group may begin again. So two
+  owners in one epoch are reported only if they owned the partition at the same time.
 - *The coordinator refuses a member that was replaced.* When the next owner's callback begins, the
-  coordinator has reassigned the partition. If the owner of an older epoch requests a commit after
-  this, and gets an acknowledgement, the coordinator accepted two owners. The response must come
-  before the old owner's revoke callback: later the client may have rejoined, and sent the request
-  again in the new epoch.
+  coordinator has reassigned the partition. The anomaly is a commit that the old owner requests
+  after this, and that the coordinator acknowledges. The response must come before the end of the
+  old owner's revoke callback. Later the client may have rejoined, and sent the request again in the
+  new epoch.
 
 The epoch of an owner is its epoch at the assignment. An owner without a known epoch is not judged.
 """
@@ -52,12 +52,12 @@ class Ownership:
     """The interval in which a member believed that it owned a partition.
 
     Attributes:
-        begun_ns: when the callback that assigned the partition began.
-        since_ns: when that callback ended.
+        begun_ns: the begin of the callback that assigned the partition.
+        since_ns: the end of that callback.
         begins: the offset from which the member read; None if unknown.
-        leaves_ns: when the callback that revoked the partition began, or the member ended.
-        until_ns: the last time at which a response still belonged to this owner.
-        proven_ns: when the member last requested a commit that was acknowledged; -1 if never.
+        leaves_ns: the begin of the callback that revoked the partition, or the member's end.
+        until_ns: the end of the revoke callback. Later responses do not belong to this ownership.
+        proven_ns: the member's last request of a commit that was acknowledged; -1 if there is none.
     """
 
     process: str
@@ -71,7 +71,7 @@ class Ownership:
 
 
 def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
-    """Return the owners of each partition, in the order of their assignments."""
+    """Return the ownerships of each partition, in the order of their assignments."""
     rows = list(rows)
     commits: dict[tuple[str, str], list[Row]] = defaultdict(list)
     ends: dict[tuple[str, str], int] = {}
@@ -138,12 +138,12 @@ def _owners(rows: Sequence[Row]) -> list[Ownership]:
     idle=no_group,
 )
 def two_owners(tables: Tables) -> pa.Table:
-    """Return the partitions that two members owned at the same time, each pair of owners once."""
+    """Return the partitions that two members owned, one anomaly for each pair of owners."""
     return anomalies(tables, lambda _, rows: doubly_owned(rows))
 
 
 def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the partitions that two members owned."""
+    """Yield the partitions that two members owned, one finding for each pair of owners."""
     for (group, partition), owners in ownerships(rows).items():
         for pair in combinations(owners, 2):
             if says := conflict(*sorted(pair, key=lambda owner: owner.epoch or 0)):
@@ -157,7 +157,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def conflict(old: Ownership, new: Ownership) -> str:
-    """Return a sentence if both members owned the partition, which Kafka forbids; else no text."""
+    """Return a sentence if Kafka forbids that both members owned the partition; else empty text."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:

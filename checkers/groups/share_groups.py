@@ -4,15 +4,15 @@
   has a record until it acknowledges the record or ends, or until the record's lock expires. Only
   the broker knows when a lock began. But a lock cannot begin before the record was sent, or before
   the previous member released the record. So the next member must receive the record at least one
-  lock duration after that time. Two other signs are delivery counts that do not increase, and an
-  accepted acknowledgement after another member got the lock. A fault may explain this anomaly
-  (``disturbances``), because only the leader's memory has the locks.
+  lock duration after that time. There are two other signs: the delivery count does not increase, or
+  the broker accepts an acknowledgement after another member got the lock. A fault may explain this
+  anomaly (``disturbances``), because only the leader's memory has the locks.
 - ``acknowledged-again``: a member had accepted or rejected a record, and the broker confirmed it.
   Later another member received the record, with a greater delivery count. No fault explains this
   anomaly, because the state is replicated before the response (``__share_group_state``).
 - ``over-delivered``: the broker returned a delivery count greater than the limit.
-- ``never-given``: a record is in the log, and no member ever received it, although at the end the
-  members received no record for 30 s (``highwater.runtime.workload``).
+- ``never-given``: a record is in the log, but no member received it, although the members polled
+  until they got no record for 30 s (``highwater.runtime.workload``).
 """
 
 from collections import defaultdict
@@ -61,9 +61,9 @@ class ShareLog:
     """The facts about records that the history shows, without the members' journals.
 
     Attributes:
-        sent: when the acknowledged send of each record began.
+        sent: the begin of each record's acknowledged send, in ns.
         there: the sent records that the final read returned.
-        disturbances: intervals in which members may lose the records that they have acquired.
+        disturbances: intervals in which a fault may release the records that members have acquired.
     """
 
     sent: Mapping[Record, int]
@@ -135,7 +135,7 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     idle=no_share_group,
 )
 def share_groups(tables: Tables) -> pa.Table:
-    """Return the records that members of share groups received wrongly, or never received."""
+    """Return the wrong and the missing deliveries of records to members of share groups."""
     return anomalies(tables, _of_run)
 
 
@@ -235,7 +235,7 @@ def _of_record(
 
 
 def _again(record: _Deliveries) -> str:
-    """Return a sentence if the record was delivered again after its acknowledgement; else no text.
+    """Return a sentence if another member got an acknowledged record; else empty text.
 
     A later delivery to the same member is ignored: the broker may have sent it before the
     acknowledgement.
@@ -256,7 +256,7 @@ def _again(record: _Deliveries) -> str:
 
 
 def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
-    """Return a sentence if two members had acquired the record at the same time; else no text."""
+    """Return a sentence if two members had acquired the record at one time; else empty text."""
     since_ns = log.sent.get(place)
     for holder, taker in pairwise(record.given):
         if since_ns is None:
@@ -290,7 +290,7 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
 
 
 def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> int:
-    """Return when a member may have released a record; ``FOREVER`` if it never did."""
+    """Return when a member may first have released a record; ``FOREVER`` if it never did."""
     process, given_ns = holder["process"], ended_ns(holder)
     answered = [
         int(row["invoke_ns"])
@@ -301,10 +301,7 @@ def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> in
 
 
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
-    """Return whether two deliveries have the same delivery count, and no member ended between them.
-
-    A delivery to a member that then ended is ignored.
-    """
+    """Return whether two deliveries have the same count, and no member ended between them."""
     if holder["deliveries"] is None or holder["deliveries"] != taker["deliveries"]:
         return False
     return not any(holder["invoke_ns"] <= end <= ended_ns(taker) for end in ends.values())
@@ -313,9 +310,9 @@ def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
 def _taken_late(
     holder: Row, taker: Row, record: _Deliveries, ends: Mapping[str, int], until_ns: int
 ) -> bool:
-    """Return whether a member's acknowledgement was accepted after another acquired the record.
+    """Return whether the broker accepted ``holder``'s acknowledgement after the next delivery.
 
-    ``until_ns`` is the earliest time at which the other member's lock can expire.
+    ``until_ns`` is the earliest time at which the lock of ``taker`` can expire.
     """
     other_ns = min(until_ns, _left_ns(taker, record.answers, ends))
     return any(

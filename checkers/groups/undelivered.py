@@ -5,14 +5,14 @@ share groups, Kafka's documentation of "at least once" for other groups). A reco
 undelivered only if all of this is true:
 
 - *The log has the record*: its send succeeded, and the final read returned it, at one offset.
-- *The group had joined*: a member had received a record before this record was sent, and had not
-  ended when the group read beyond this record; or the group had committed an offset of the
-  partition.
+- *The group had joined* before the record was sent: the group had committed an offset of the
+  partition, or a member had received a record. This member had not ended when the group read beyond
+  this record.
 - *The group read beyond the record*: a member received a record at a greater offset of the
   partition, and every such poll began after this record was acknowledged. (Otherwise the log was
   truncated, which is another anomaly.)
 - *No member skipped the record by a seek*: until then no member called ``seek`` with a known offset
-  after the record, and no member began after the record because of the group's committed offset.
+  after the record, or began after it at the group's committed offset.
 
 If a member received records just before it ended, the broker delivers them to other members again.
 The history has these deliveries.
@@ -100,7 +100,7 @@ def undelivered_records(tables: Tables) -> Rows | None:
 
 
 def first_commits(rows: Iterable[Row]) -> dict[Place, int]:
-    """Return when each group's first commit of a partition was acknowledged."""
+    """Return the time of the first acknowledged commit of each group and partition."""
     first: dict[Place, int] = {}
     for row in rows:
         if row["event"] == "commit" and row["outcome"] == OK:
@@ -112,9 +112,9 @@ def first_commits(rows: Iterable[Row]) -> dict[Place, int]:
 def undelivered(
     view: ClientHistory, commits: Mapping[str, Mapping[Place, int]] = MappingProxyType({})
 ) -> Rows | None:
-    """Return the records that groups never received; None without groups.
+    """Return findings about records that groups never received; None without groups.
 
-    ``commits`` has, for each run, when a group had first committed an offset of a partition.
+    ``commits`` has, for each run, the result of ``first_commits``.
     """
     if not view.tells(flags.GROUPED):
         return None
@@ -176,7 +176,7 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 
 
 def spans_of(rows: pa.Table) -> pa.Table:
-    """Return when each client got its first record, and the time of its last row.
+    """Return the time of each client's first record, and of its last row, as ``_SPAN`` rows.
 
     All rows of one ``client`` must be in one table.
     """
@@ -193,7 +193,7 @@ def spans_of(rows: pa.Table) -> pa.Table:
 
 
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
-    """Return the records in the log that a group did not receive.
+    """Return the records in the log that a group did not receive, as ``PLACE`` rows.
 
     All rows of one ``key`` must be in one table.
 
@@ -254,14 +254,14 @@ def passed(
     members: pa.Table,
     committed: Mapping[tuple[int, str], int] = MappingProxyType({}),
 ) -> pa.Table:
-    """Return the records beyond which their group read.
+    """Return findings about records that a group did not receive, although it read beyond them.
 
     All rows of one ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.
         members: rows of ``MEMBER``.
-        committed: when a group had first committed an offset, by ``slot`` and the group's name.
+        committed: the time of the first commit, by ``slot`` and the group's name.
     """
     columns, pair = grouped(numbers(rows, PLACE.names), "slot", "group", then=("offset",))
     names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))
@@ -277,12 +277,12 @@ def passed(
 
 
 def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.Table:
-    """Return the records of one partition beyond which one group read.
+    """Return the same findings as ``passed``, for one partition and one group.
 
     Args:
         rows: rows of ``PLACE``, sorted by offset.
         members: the group's members.
-        committed_ns: when the group had first committed an offset of the partition.
+        committed_ns: the time of the group's first commit of the partition.
     """
     records = choose(rows, rows["what"] == RECORD)
     given = choose(rows, rows["what"] == GIVEN)
@@ -313,9 +313,9 @@ def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.T
 
 
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
-    """Return, for each offset, the begin and the index of the earliest row at a greater offset.
+    """Return, for each offset, the ``invoke_ns`` and index of the earliest row at a greater offset.
 
-    If there is no such row, the time is NEVER. The rows are in the order of their offsets.
+    Without such a row, the time is NEVER. ``rows`` are sorted by offset.
     """
     time = np.append(rows["invoke_ns"], NEVER)[::-1]
     earliest = np.minimum.accumulate(time)
@@ -326,10 +326,10 @@ def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
-    """Return a mask of the records that the group had to receive.
+    """Return a mask of the records that a member had to receive.
 
-    A member had joined when such a record was sent, and had not ended when the group read beyond
-    this record.
+    This member had joined when the record was ``sent``, and had not ended when the group read
+    beyond it (``past``).
     """
     since = np.where(members["since"] == NONE, NEVER, members["since"])
     before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]

@@ -15,8 +15,8 @@ from highwater.harness.base.suggestions import nearest
 def _read(written: dict[str, Any]) -> tuple[Hazard, ...]:
     """Return the entries of hazards.toml as hazards, with each named condition read.
 
-    Hazards of the newest release come first, then hazards that later releases fixed. Hazards with
-    the same last release are sorted by year, the latest first.
+    Hazards of the newest release come first. The others follow, the latest fix first. Hazards with
+    the same fix are sorted by year, the latest first.
     """
     named = written["conditions"]
     for entry in written["hazards"]:

@@ -1,8 +1,8 @@
 """The conditions of hazards.toml, which are evaluated against the facts about a cluster.
 
-The result is yes, no or unknown. A "no" also states whether the cluster is guarded or not affected.
-A guarded cluster is protected by a setting, a feature or its clients. A cluster is not affected if
-it has no such release, coordination, topic or client.
+The result is yes, no or unknown. A "no" has one of two meanings. The cluster is *guarded*: a
+setting, a feature or its clients protect it. Or it is *not affected*: it has no affected release,
+topic or client, or uses ZooKeeper instead of KRaft (or the reverse).
 """
 
 import math
@@ -69,10 +69,9 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The facts that a condition may use.
+    """The facts on which a condition depends.
 
-    ``answers`` are the facts that the user stated by options, under the names in
-    ``CLIENT_OPTIONS``.
+    ``answers`` are the facts that the user stated by options, by the names in ``CLIENT_OPTIONS``.
     """
 
     cluster: ClusterFacts
@@ -86,7 +85,7 @@ class ConditionAnswer:
 
     Attributes:
         why: for "no", the protection; for "unknown", the missing fact.
-        fixed: whether "no" means that the cluster is not affected, instead of guarded.
+        fixed: for "no": true if the cluster is not affected, false if it is guarded.
     """
 
     holds: Holds
@@ -105,13 +104,13 @@ _BROUGHT_BY: Final[Mapping[str, str]] = {
 
 
 def absent(topic: str) -> ConditionAnswer:
-    """Return the result for a cluster without this internal topic of Kafka."""
+    """Return the "no" for a cluster without this internal topic of Kafka."""
     why = f"the cluster has no topic {topic}, so it has no {_BROUGHT_BY[topic]}"
     return ConditionAnswer(holds="no", why=why, fixed=True)
 
 
 class _Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is", tag=True):
-    """The base of all conditions. In the file, the field ``is`` has the name of the class."""
+    """The base of all conditions. In hazards.toml, ``is`` names the condition's class."""
 
 
 class Range(NamedTuple):
@@ -132,7 +131,7 @@ class On(_Condition, frozen=True):
         return f"on {coordination_name(self.coordination)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes or no for this cluster."""
         actual = situation.cluster.coordination
         if actual == self.coordination:
             return YES
@@ -146,10 +145,8 @@ class Releases(_Condition, frozen=True):
 
     Attributes:
         guard: the protection in other releases; empty if other releases are not affected.
-        without: a broker setting of the other releases, true by default. A broker with the value
-            false has the hazard, too.
-        below: a feature and a level. In later releases a cluster has the hazard if the feature's
-            level is lower.
+        without: a broker setting. A broker with the value false has the hazard in any release.
+        below: a feature and a level. A cluster with a lower level has the hazard in any release.
     """
 
     ranges: tuple[Range, ...]
@@ -221,7 +218,7 @@ class AnyOf(_Condition, frozen=True):
 
 
 def decisive(answers: Sequence[ConditionAnswer]) -> list[ConditionAnswer]:
-    """Return the results that decide whether all conditions hold; none if every result is "yes".
+    """Return the results that decide whether all conditions hold; empty if every result is "yes".
 
     A "no" that means "not affected" decides before a "no" that means "guarded". An "unknown"
     decides only if no result is "no".
@@ -242,12 +239,12 @@ def _together(answers: Sequence[ConditionAnswer]) -> str:
 
 
 class Setting(_Condition, frozen=True):
-    """The condition on the value of a setting that is in force, for the topic or for any broker.
+    """The condition on the value of a setting, of the topic or of any broker.
 
     Attributes:
         value: a value, or the name of another setting whose value is used.
         absent: the result if no broker returns the setting.
-        guards: whether another value means "guarded" instead of "not affected".
+        guards: true if another value means "guarded"; false for "not affected".
     """
 
     name: str
@@ -264,7 +261,7 @@ class Setting(_Condition, frozen=True):
         return f"`{self.name}` {self.comparison} {self.value}{more}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for this topic or these brokers."""
         if self.scope == "topic":
             sources = [(f"topic {situation.topic.name}", situation.topic.settings)]
         else:
@@ -311,7 +308,7 @@ class Feature(_Condition, frozen=True):
         return f"`{self.name}` {self.comparison} {self.level}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for this cluster."""
         level = situation.cluster.level(self.name)
         if level is None:
             return ConditionAnswer(holds="unknown", why=FEATURES)
@@ -333,7 +330,7 @@ class Controllers(_Condition, frozen=True):
         return f"controllers = {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for this cluster."""
         actual = situation.cluster.controllers
         if actual is None:
             return ConditionAnswer(holds="unknown", why="the voters of the quorum")
@@ -357,7 +354,7 @@ class Replicas(_Condition, frozen=True):
         return f"replicas {self.comparison} {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes or no for this topic."""
         actual = situation.topic.replicas
         if _compare(str(actual), self.comparison, str(self.count)):
             return YES
@@ -379,7 +376,7 @@ class Partitions(_Condition, frozen=True):
         return f"partitions >= {self.least}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the topic has so many partitions."""
+        """Return yes if the topic has at least ``least`` partitions, else no."""
         actual = situation.topic.partitions
         if actual >= self.least:
             return YES
@@ -389,7 +386,7 @@ class Partitions(_Condition, frozen=True):
 
 
 class ClientOption(_Condition, frozen=True):
-    """The condition on a fact about clients or machines that only the user can state."""
+    """The condition on a fact about clients or machines, which only the user can state."""
 
     name: str
     values: tuple[str, ...]
@@ -401,7 +398,7 @@ class ClientOption(_Condition, frozen=True):
         return f"{self.name} = {' or '.join(self.values)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for the user's answers."""
         value = situation.answers.get(self.name)
         if value is None:
             return ConditionAnswer(holds=self.unknown, why=CLIENT_OPTIONS[self.name])
@@ -411,10 +408,10 @@ class ClientOption(_Condition, frozen=True):
 
 
 class Outlasts(_Condition, frozen=True):
-    """The condition that a time is longer than a setting. Only the user can state the time.
+    """The condition that a duration, which only the user can state, is longer than a setting.
 
     Attributes:
-        option: the name of the fact in ``CLIENT_OPTIONS``.
+        option: the name of the duration in ``CLIENT_OPTIONS``.
         unit_s: the setting's unit in seconds. A setting below zero means no limit.
     """
 
@@ -429,7 +426,7 @@ class Outlasts(_Condition, frozen=True):
         return f"{self.option} > `{self.setting}`"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for the user's answers and the setting."""
         limited = Setting(self.setting, ">=", "0", scope=self.scope).answer(situation)
         if limited.holds != "yes":
             return limited
@@ -444,13 +441,13 @@ class Outlasts(_Condition, frozen=True):
 class TransactionalClients(_Condition, frozen=True):
     """The condition that the cluster has transactional clients of an affected kind.
 
-    If the user does not state this, a cluster without a transactions topic has no such clients.
+    If the user states no kind, a cluster without a transactions topic has no transactional clients.
 
     Attributes:
         kinds: the values of ``--transactions`` that have the hazard.
         renewed: whether Java clients from 4.0 on are guarded by a new epoch for each transaction
             (KIP-890, ``transaction.version``).
-        brokers: the first broker release on which such a Java client is guarded.
+        brokers: the first broker release that guards these Java clients.
     """
 
     kinds: tuple[str, ...]
@@ -466,7 +463,7 @@ class TransactionalClients(_Condition, frozen=True):
         return f"transactional clients ({' or '.join(self.kinds)}{tail})"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for this cluster."""
         kind = situation.answers.get("transactions")
         if kind is None and situation.cluster.own_topic(TRANSACTIONS) is None:
             return absent(TRANSACTIONS)
@@ -477,7 +474,7 @@ class TransactionalClients(_Condition, frozen=True):
         return self._of_java(situation) if kind == "java" and self.renewed else YES
 
     def _of_java(self, situation: Situation) -> ConditionAnswer:
-        """Return whether Java clients, which obey ``transaction.version``, have the hazard."""
+        """Return yes, no or unknown for Java clients, which obey ``transaction.version``."""
         level = situation.cluster.level(TRANSACTION_FEATURE)
         if level is None:
             new = Releases((Range(RENEWED_FROM),)).answer(situation)
@@ -491,13 +488,13 @@ class TransactionalClients(_Condition, frozen=True):
     def _has(self, library: str) -> bool:
         """Return whether a library that uses the oldest version of the protocol has the hazard.
 
-        ``OTHER`` libraries do not have the hazards that only librdkafka or Java's clients have.
+        ``OTHER`` libraries have only the hazards that librdkafka and Java's clients share.
         """
         common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
         return library in self.kinds or (common and library != "none")
 
     def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
-        """Return whether the clients of a run have the hazard on new brokers of a release."""
+        """Return whether a run's clients have the hazard on a new cluster of a release."""
         if client.release is None:
             return self._has(client.library)
         renewed = client.release.number >= RENEWED_FROM and brokers.number >= self.brokers
@@ -507,7 +504,7 @@ class TransactionalClients(_Condition, frozen=True):
 class JavaReleases(_Condition, frozen=True):
     """The condition that the clients are Kafka's Java clients of an affected release.
 
-    Only the user can state the clients, because brokers do not report them.
+    The user must state the release, because brokers do not report it.
 
     Attributes:
         who: the affected clients, in words.
@@ -523,7 +520,7 @@ class JavaReleases(_Condition, frozen=True):
         return f"{self.who} of Java, of {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for the user's answers."""
         word = situation.answers.get("client")
         if word in (None, JAVA):
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["client"])
@@ -542,9 +539,9 @@ class JavaReleases(_Condition, frozen=True):
 
 
 class ConsumerGroups(_Condition, frozen=True):
-    """The condition that there are consumer groups whose consumers have a setting.
+    """The condition that there are consumer groups with affected settings of their consumers.
 
-    If the user does not state this, a cluster without an offsets topic has no groups.
+    If the user states no setting, a cluster without an offsets topic has no groups.
 
     Attributes:
         resets: the values of ``auto.offset.reset`` that have the hazard; empty for all.
@@ -562,7 +559,7 @@ class ConsumerGroups(_Condition, frozen=True):
         return "consumer groups" + (f" with {' and '.join(words)}" if words else "")
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the cluster has such consumer groups."""
+        """Return yes, no or unknown for this cluster."""
         named = {"offset-reset": self.resets, "group-protocol": self.protocols}
         options = [ClientOption(name, values) for name, values in named.items() if values]
         stated = any(option.name in situation.answers for option in options)
@@ -583,7 +580,7 @@ class ShareGroups(_Condition, frozen=True):
         return f"share groups (`{SHARE_FEATURE}` ≥ 1)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the cluster has share groups."""
+        """Return yes, no or unknown for this cluster."""
         on = Feature(SHARE_FEATURE, ">=", 1).answer(situation)
         if on.holds != "yes" or situation.cluster.own_topic(SHARE_GROUPS) is not None:
             return on
@@ -642,7 +639,7 @@ class Unclean(_Condition, frozen=True):
         return f"`{UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds for the cluster."""
+        """Return yes, no or unknown for this topic and cluster."""
         allowed = Setting(UNCLEAN, "=", "true").answer(situation)
         if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
             heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
@@ -663,7 +660,7 @@ class UncleanControllers(_Condition, frozen=True):
         return f"`{UNCLEAN}` = true on a controller, and not set for the topic"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the controllers' settings decide, and allow unclean elections."""
+        """Return yes if the topic has no own setting, and a controller allows unclean elections."""
         value = (situation.topic.settings or {}).get(UNCLEAN)
         if UNCLEAN not in situation.topic.inherits and value is not None:
             return ConditionAnswer(holds="no", why=f"{UNCLEAN}={value} of the topic")

@@ -55,11 +55,10 @@ class Advice:
 
     Attributes:
         topics: the topics that have this status.
-        reasons: the protection of the topics, the reason why they are not affected, or the missing
-            fact.
+        reasons: the protections, the reasons why the topics are not affected, or the missing facts.
         command: the command that shows the hazard on a laptop, on the nearest release of the
             catalogue.
-        mend: the commands that apply the fix, one per topic; empty for facts from files.
+        mend: the commands that apply the fix, one per topic; empty if the facts come from files.
         running: whether the facts come from a running cluster.
     """
 
@@ -75,8 +74,8 @@ class Advice:
     def campaign(self) -> str:
         """The command that shows the hazard on the user's cluster; empty if there is none.
 
-        The command's topic copies the user's first affected topic, because a run cannot create
-        Kafka's internal topics.
+        The run's topic copies the user's first affected topic that is not one of Kafka's internal
+        topics, because a run cannot create those.
         """
         if not self.running:
             return ""
@@ -89,10 +88,10 @@ class Advice:
 def evaluate(
     cluster: ClusterFacts, answers: Mapping[str, str], hazards: Iterable[Hazard] = HAZARDS
 ) -> list[Advice]:
-    """Return the advice about each hazard, worst first, and otherwise in the catalogue's order.
+    """Return the advice about each hazard, in order of status (worst first) and catalogue.
 
     Args:
-        answers: the facts that the user stated by options, under the names in
+        answers: the facts that the user stated by options, by the names in
             ``conditions.CLIENT_OPTIONS``.
     """
     groups = _alike(cluster.topics)
@@ -108,10 +107,10 @@ def worst(every: Sequence[Advice]) -> Status:
 def newer(
     every: Iterable[Advice], before: Mapping[str, tuple[Status, frozenset[str]]]
 ) -> list[Advice]:
-    """Return the advice with a worse status, or more affected topics, than before.
+    """Return the advice with a worse status or more affected topics than in ``before``.
 
     Args:
-        before: each hazard's status and topics before.
+        before: the earlier status and topics of each hazard, by its id.
     """
     return [
         advice
@@ -195,7 +194,7 @@ def _status(deciding: Sequence[ConditionAnswer]) -> Status:
 def _reasons(
     answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
 ) -> tuple[str, ...]:
-    """Return the reasons for a status; with topics, if a reason does not apply to all topics."""
+    """Return the reasons for a status. A reason names its topics if it does not apply to all."""
     topics_by_why: dict[str, list[str]] = {}
     for topics, deciding in answered:
         for answer in deciding:
@@ -220,7 +219,7 @@ def headline(every: Sequence[Advice]) -> str:
 
 
 def by_reason(every: Iterable[Advice], status: Status) -> dict[str, list[str]]:
-    """Return each reason for a status, with its hazards."""
+    """Return the ids of the hazards that have a status, by the reason."""
     hazards: dict[str, list[str]] = {}
     for advice in every:
         if advice.status == status:
@@ -229,7 +228,7 @@ def by_reason(every: Iterable[Advice], status: Status) -> dict[str, list[str]]:
 
 
 def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
-    """Return the topics that can lose records, grouped by their list of hazards."""
+    """Return the topics that can lose records, by the ids of their hazards."""
     of_topic: dict[str, list[str]] = {}
     for advice in every:
         for topic in advice.topics if advice.status == "can lose" else ():
@@ -241,7 +240,7 @@ def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
 
 
 def named(topics: Sequence[str]) -> str:
-    """Return the names of the first topics, and the number of other topics."""
+    """Return the first topics as text, such as ``a, b and 3 more``."""
     more = f" and {len(topics) - NAMED_MAX:,} more" if len(topics) > NAMED_MAX else ""
     return f"{', '.join(topics[:NAMED_MAX])}{more}"
 
@@ -284,7 +283,7 @@ def unread(cluster: ClusterFacts) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeHazards:
-    """The hazards that an upgrade ends, begins and does not change."""
+    """The hazards that an upgrade removes, adds, and does not change."""
 
     ends: tuple[Hazard, ...]
     begins: tuple[Hazard, ...]
@@ -292,7 +291,7 @@ class UpgradeHazards:
 
 
 def upgraded(before: Release, after: Release) -> UpgradeHazards:
-    """Compare the hazards of the release before an upgrade with the hazards after it."""
+    """Compare the hazards of a release with those of the release after an upgrade."""
     had = [hazard for hazard in HAZARDS if of_release(hazard, before)]
     has = [hazard for hazard in HAZARDS if of_release(hazard, after)]
     return UpgradeHazards(
@@ -309,7 +308,7 @@ def _may_be(entry: Release, release: ReleaseRange) -> bool:
 
 
 def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
-    """Return whether a run's clients fulfil a hazard's client conditions on new brokers."""
+    """Return whether a run's clients meet all client conditions of a hazard, on new brokers."""
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
@@ -321,7 +320,7 @@ def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
     """Return whether a release of the catalogue has the hazard.
 
     Args:
-        protocol: the metadata.version of a KRaft cluster, such as 3.4; empty for the release's own.
+        protocol: the metadata.version of a KRaft cluster, such as 3.4; empty for the default.
     """
     kraft = entry.coordination == "kraft"
     exact = ReleaseRange(first=entry.number, below=None, exact=True)

@@ -30,13 +30,13 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         id: the key of Kafka's issue or KIP, or a name of this project.
         aliases: other ids of the same hazard.
         title: the event, in one sentence.
-        found_by: the first description: Highwater, a report, or Kafka's issue.
+        found_by: the source of the first description: Highwater, a report, or Kafka's issue.
         year: the year of the first description; 0 if unknown.
         findings: the pages in docs/findings about the hazard, without ``.md``, the main page first.
         loses: the loss, and whether any client notices it.
         topic: the internal topic of Kafka that has the hazard; empty for all other topics.
         conditions: a topic has the hazard if all these conditions hold.
-        schedule: the events that lead to the loss, described for a reader.
+        schedule: the events that lead to the loss, in words.
         cure: the fix that makes the cluster safe.
         cost: the price of the fix.
         alter: the topic settings that fix a topic with three replicas; empty without such a fix.
@@ -44,10 +44,10 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         command: the command that shows the hazard on a laptop.
         played_on: the release for ``command`` if the cluster's own is not in the catalogue.
         played_from: the oldest release on which the command can show the hazard.
-        counterexample: name of a file in docs/counterexamples.
+        counterexample: the name of a file in docs/counterexamples.
         campaign: the command that shows the hazard on the user's own cluster; empty if the hazard
             cannot be shown there (docs/external.md).
-        source: the classes in Kafka's source that differ at each bound of ``Releases``.
+        source: the classes of Kafka that changed at each bound of ``Releases``.
     """
 
     id: str
@@ -79,13 +79,13 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def introduced(self) -> tuple[str, ...]:
-        """The first affected releases of brokers or Java's clients; none if all are affected."""
+        """The first affected releases of brokers or Java's clients; empty if all are affected."""
         firsts = {span.first for part in self.conditions for span in ranges_of(part)}
         return tuple(dotted(first) for first in sorted(firsts) if first > (0,))
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """The first releases without the hazard; none if no known release is fixed."""
+        """The first releases without the hazard; empty if no known release is fixed."""
         ends = {span.fixed for part in self.conditions for span in ranges_of(part)}
         return tuple(dotted(end) for end in sorted(filter(None, ends)))
 

@@ -27,12 +27,12 @@ _ARRAYS: Final = (np.ndarray, pa.Array, pa.ChunkedArray)
 
 
 def schema(*names: str, **types: pa.DataType) -> pa.Schema:
-    """Return a schema of columns with these names; int64, unless ``types`` has another type."""
+    """Return a schema of columns with these names. ``types`` has the types other than int64."""
     return pa.schema([(name, types.get(name, pa.int64())) for name in names])
 
 
 def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:
-    """Return the columns of a table as arrays, by name; all columns, or those in ``names``."""
+    """Return columns of a table as arrays, by name; without ``names``, all columns."""
     return {name: _column(table[name]) for name in names or table.column_names}
 
 
@@ -81,20 +81,20 @@ def sort(rows: Numbers, *by: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of consecutive rows: the index of each group's first row, and its number of rows."""
+    """Groups of consecutive rows: the index of each group's first row, and the group's size."""
 
     first: Ints
     size: Ints
 
     @classmethod
     def of(cls, *columns: NDArray[Any]) -> Self:
-        """Return the groups of rows with equal values in these columns. The rows are sorted."""
+        """Return the groups of consecutive rows that have equal values in these columns."""
         same = [column[1:] == column[:-1] for column in columns]
         return cls.joined(np.logical_and.reduce(same), len(columns[0]))
 
     @classmethod
     def joined(cls, goes_on: Bools, count: int) -> Self:
-        """Return groups of ``count`` rows.
+        """Divide ``count`` consecutive rows into groups.
 
         ``goes_on`` has one boolean for each row after the first: true if the row belongs to the
         same group as the row before it.
@@ -113,7 +113,7 @@ class Groups:
         return self.first + self.size - 1
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return one value for each row: the value of the row's group."""
+        """Return, for each row, the value of its group."""
         return np.repeat(values, self.size)
 
     def any(self, mask: Bools) -> Bools:
@@ -121,14 +121,14 @@ class Groups:
         return np.logical_or.reduceat(mask, self.first)
 
     def least(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return the least number of each group in ``mask``; ``NONE`` without such a row."""
+        """Return each group's least value among rows in ``mask``; ``NONE`` without such a row."""
         if mask is None:
             return np.minimum.reduceat(column, self.first)
         least: Ints = np.minimum.reduceat(np.where(mask, column, NEVER), self.first)
         return np.where(least == NEVER, NONE, least)
 
     def greatest(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return the greatest number of each group in ``mask``; ``NONE`` without such a row."""
+        """Return each group's greatest value among rows in ``mask``; ``NONE`` without one."""
         chosen = column if mask is None else np.where(mask, column, NONE)
         return np.maximum.reduceat(chosen, self.first)
 
@@ -142,7 +142,7 @@ class Groups:
 
 
 def grouped(rows: Numbers, *by: str, then: Sequence[str] = ()) -> tuple[Numbers, Groups]:
-    """Return the rows sorted by ``by`` and then by ``then``, and their groups of equal ``by``."""
+    """Return the rows sorted by ``by`` and ``then``, and the groups of rows with equal ``by``."""
     ordered = sort(rows, *by, *then)
     return ordered, Groups.of(*(ordered[name] for name in by))
 
@@ -171,9 +171,9 @@ def look_up(haystack: Ints, needles: Ints) -> Ints:
 
 
 def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
-    """Return, for each needle, the other columns of the row with this ``by``.
+    """Return, for each needle, the other columns of the row that has the needle in column ``by``.
 
-    These columns are NONE without such a row. No two rows of the table have the same ``by``.
+    A needle without a row gives NONE. The values of ``by`` are distinct.
     """
     columns = numbers(table)
     place = look_up(columns.pop(by), needles)

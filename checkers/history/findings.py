@@ -1,8 +1,7 @@
 """Findings: references to the rows of histories that show an anomaly.
 
-The functions that find anomalies (kernels) work only on numbers. A finding names the rows that show
-an anomaly, and the role of each row. ``rows_of_findings`` makes the anomaly from these rows and
-their texts.
+The checkers work only on numbers. Their finding names the rows that show an anomaly, and the role
+of each row. ``rows_of_findings`` adds the texts of these rows, and so makes the anomaly.
 """
 
 from collections.abc import Sequence
@@ -84,7 +83,7 @@ def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  
 
 
 def reference(rows: Numbers, place: Ints) -> tuple[Ints, Ints]:
-    """Return ``client`` and ``at`` of the rows at these indices, as ``steps`` needs them."""
+    """Return ``client`` and ``at`` of the rows at these indices. Together they identify a row."""
     return at_place(rows["client"], place), at_place(rows["at"], place)
 
 
@@ -97,7 +96,8 @@ def steps(
     """Return findings that consist of steps, as ``FINDING`` rows.
 
     Args:
-        references: ``client`` and ``at`` of each step's row; NONE for a step without a row.
+        references: for each step, ``client`` and ``at`` of its row in every finding; NONE if a
+            finding lacks this step.
         columns: the other columns of ``FINDING``.
     """
     tables = [FINDING.empty_table()]
@@ -108,11 +108,12 @@ def steps(
 
 
 def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: int) -> pa.Table:
-    """Return a finding for each group of two or more rows. Each row is an END at its own offset.
+    """Return a finding for each group of two or more rows, as END rows of ``FINDING``.
+
+    ``place`` is the row's own offset; ``offset`` is the first offset of the group.
 
     Args:
-        rows: sorted by group and then by offset. The anomaly's offset is the first offset of the
-            group.
+        rows: sorted by group and then by offset.
         finding: the number of each group's finding.
     """
     several = group.spread(group.size > 1)
@@ -134,7 +135,7 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
     All rows of one ``finding`` must be in one table.
 
     Args:
-        rows: rows with the columns of ``FINDING`` (``FINDING_COLUMNS`` renames two) and of
+        rows: rows of ``FINDING``, two columns of which ``FINDING_COLUMNS`` renames, joined with
             ``checkers.history.rows.WORDS``.
     """
     by = ("found", "finding", "part", "nth", "place", "value")
@@ -163,7 +164,7 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
 
 
 def _steps(part: Ints, number: Ints) -> Bools:
-    """Return a mask of an anomaly's steps: STEP rows, and each finding's first and last END."""
+    """Return a mask of all steps: STEP rows, and each finding's first and last END."""
     step: Bools = part == STEP
     at = np.flatnonzero(part == END)
     group = Groups.of(number[at])
@@ -187,9 +188,9 @@ def _fault(
 
 
 def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
-    """Return the greatest ``acks`` of each finding, among its steps and its subjects.
+    """Return the greatest ``acks`` (0, 1, all) of each finding's steps and subjects; else null.
 
-    If the history has the ``acks`` of an acknowledged subject, other subjects are ignored.
+    If an acknowledged subject has ``acks``, unacknowledged subjects are ignored.
     """
     words = rows["acks"].combine_chunks()
     vocabulary = words.drop_null().unique().sort()
@@ -203,7 +204,7 @@ def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return the copies of records that clients read. Such copies have no broker id."""
+    """Return the elements of ``copies``. Their ``broker`` is null, because clients read them."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}

@@ -1,9 +1,9 @@
 """Offset runs: a billion rows of consecutive records are reduced to a few thousand rows.
 
 An *offset run* is a sequence of one client's rows in one partition whose offsets are in order. A
-reader's offsets rise by one from row to row. A producer's offsets rise from operation to operation,
-and by one within an operation. So a wrong step can only be between two offset runs, and rows inside
-an offset run need not be read again. Each task reduces the rows of its file before any shuffle.
+reader's offsets increase by one from row to row. A producer's offsets increase from operation to
+operation, and by one within an operation. So a wrong step can only be between two offset runs, and
+the rows inside a run are not read again. Each Spark task reduces its rows before any shuffle.
 """
 
 from typing import Final
@@ -93,7 +93,7 @@ def located_rows(columns: Numbers) -> Bools:
 
 
 def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
-    """Return the ranges of known offsets of each partition, as SLOT_TOLD rows of ``OFFSET_RUN``."""
+    """Return the ranges of consecutive offsets in these offsets, as SLOT_TOLD rows."""
     rows = sort({"slot": slot, "place": offset}, "slot", "place")
     slot, place = rows["slot"], rows["place"]
     goes_on = (slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1)
@@ -103,7 +103,7 @@ def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
 
 
 def single_rows(rows: Numbers, what: int) -> pa.Table:
-    """Return each row that has ``place`` and ``ok`` as an offset run of one row."""
+    """Return each row as an offset run of one row. ``rows`` also have ``place`` and ``ok``."""
     columns = {name: rows[name] for name in ("client", "slot", "ok", "op", "at", "place")}
     columns |= {f"last_{name}": rows[name] for name in ("op", "at", "place")}
     return arrow(columns | {"sent": any_of(rows["fact"], flags.SENT), "what": what}, OFFSET_RUN)

@@ -24,14 +24,13 @@ class PartitionLedger:
     """The record counts of one partition, and the offset that the final read reached.
 
     Attributes:
-        partition: None for records that were sent to an unknown partition, because no response
-            came.
+        partition: None for the records whose sends got no response, so that their partition is
+            unknown.
         read: acknowledged records that the final read returned.
         missing: acknowledged records that the final read did not return.
         again: records that the final read returned at two or more offsets.
         last: the greatest offset that the final read returned; None if it returned nothing.
-        complete: whether the final read returned the partition's fence (its last record), and so
-            all records before it.
+        complete: whether the final read returned the fence, the partition's last record.
     """
 
     run: str

@@ -1,14 +1,15 @@
 """Moves of readers: assignments, seeks, rebalances.
 
-A move excuses a wrong step from one row of a client to another in these cases:
+A *step* leads from one row of a client to another row in the same partition. If a step is wrong, a
+move may excuse it:
 
-- Between the two rows, the client was assigned, or subscribed to, other partitions without this
-  partition. This also excuses sends, because each of Jepsen's clients both sends and reads.
+- Between the two rows, the client was assigned or subscribed without this partition. This also
+  excuses sends, because each of Jepsen's clients both sends and reads.
 - Between the two rows, the client called ``seek`` with another offset in the partition.
-- The client lost or got the partition in a rebalance, in one of the two operations or between them.
-  The history does not record when in its operation a rebalance happened. So a rebalance excuses the
-  steps into, inside and out of the operation. (Jepsen excuses only the steps inside the operation.
-  In a test with rebalances, it permits all other steps.)
+- A rebalance gave or took the partition in one of the two operations, or between them. The history
+  does not record when in its operation a rebalance happened. So the rebalance excuses the steps
+  into, inside and out of the operation. (Jepsen excuses only the steps inside the operation. In a
+  test with rebalances, it permits all other steps.)
 """
 
 from typing import Final
@@ -37,8 +38,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
     All rows of one ``client`` must be in one table.
 
     Args:
-        rows: steps (``checkers.history.steps.STEP``) and moves (``MOVED``). In a move ``delta`` is
-            null.
+        rows: steps (``checkers.history.steps.STEP``), and moves (``MOVED``, with ``delta`` null).
     """
     steps = rows.filter(rows["delta"].is_valid())
     moves = numbers(rows.filter(rows["delta"].is_null()), MOVED.names)

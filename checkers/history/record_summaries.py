@@ -1,8 +1,7 @@
 """Functions that summarise all rows of each record.
 
-Most records show no anomaly. Such records are only counted in the sums of their partition. A
-*doubtful* record may show an anomaly. All its rows are returned, so that the history is not read
-again.
+Most records show no anomaly. Such a record only adds to the sums of its partition. A *doubtful*
+record may show an anomaly. All its rows are returned, so that the history is not read again.
 """
 
 from typing import Final
@@ -62,7 +61,7 @@ began. ``ended`` is when the last send ended; it is null if no send is known to 
 
 
 def bits(*names: str) -> int:
-    """Return the bits of these doubts, the reasons why records are doubtful."""
+    """Return the bits of these ``DOUBTS``."""
     return sum(1 << DOUBTS.index(name) for name in names)
 
 
@@ -73,7 +72,7 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
 
     Args:
         rows: the rows of ``ROW`` that are about records.
-        doubts: bits. The rows of a record with one of these doubts are returned.
+        doubts: bits of ``DOUBTS``. Only records with one of these doubts count as doubtful.
     """
     ordered, group, record = _summed(rows)
     in_doubt = group.spread(any_of(record["doubts"], doubts))

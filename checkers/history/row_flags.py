@@ -80,9 +80,10 @@ log."""
 
 @dataclass(frozen=True, slots=True)
 class RowFlags:
-    """The flags of a row, by the row's kind and outcome.
+    """The flags of all rows with one kind and outcome.
 
-    A row has additional flags if its offset or its partition is null, or if it names a group.
+    The fields after ``bits`` are additional flags: for a row without an offset, for a row without a
+    partition, and for a row that names a group.
     """
 
     bits: int
@@ -120,7 +121,7 @@ SAYINGS: Final = {
 
 
 def fact() -> Column:
-    """Return the flags of a row of ``harness.runs.history.OPERATIONS``."""
+    """Return the column of flags for rows of ``harness.runs.history.OPERATIONS``."""
     case = _case("kind", {kind: _by_outcome(kind) for kind in KINDS})
     final = f"if(phase <=> '{FINAL}', {IN_FINAL}, 0)"
     fence = f"if(process <=> '{FENCE}', {OF_FENCE}, 0)"

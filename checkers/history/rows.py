@@ -2,9 +2,9 @@
 
 The operations of all histories are in one DataFrame. It has the columns of
 ``harness.runs.history.OPERATIONS``, the column ``run``, and the column ``at``: the number of the
-row within its run. Rows are grouped by 64-bit hashes of the long names (Spark's ``xxhash64``). A
-collision of hashes is unlikely: of 3,700 histories with 100 million records, one history has two
-records with the same hash.
+row within its run. The numbers are 64-bit hashes of the long names (Spark's ``xxhash64``). A
+collision is unlikely: among 100 million records, two have the same hash with a probability of 1 in
+3,700.
 """
 
 from typing import Final
@@ -71,7 +71,7 @@ def named(partitions: DataFrame) -> DataFrame:
 
 
 def numbered(operations: DataFrame) -> DataFrame:
-    """Return the operations with the additional columns of ``ROW`` and ``NAMES``."""
+    """Return the operations with more columns: those of ``ROW`` and ``NAMES``."""
     named = operations.withColumns(
         {
             "op": F.coalesce("op", "at"),

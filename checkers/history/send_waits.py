@@ -1,4 +1,4 @@
-"""The times in which sends to a partition waited, and in which the partition acknowledged sends."""
+"""The times in which a send waited for its response, and in which responses came, by partition."""
 
 from typing import Final
 
@@ -29,10 +29,10 @@ SPAN: Final = schema("slot", "since", "until")
 
 
 def waits(rows: Numbers) -> pa.Table:
-    """Return the ranges of time in which a send to a partition waited, from rows of ``ROW``.
+    """Return the times in which a send to a partition waited for its response, as ``SPAN`` rows.
 
-    If a send got no response, its end is not known. Such a send counts only at the time of its
-    begin.
+    ``rows`` are rows of ``ROW``. A send without a response waits only at its begin, because the end
+    of its wait is unknown.
     """
     rows = choose(rows, any_of(rows["fact"], flags.SENT) & ~any_of(rows["fact"], flags.ADRIFT))
     since, until = rows["invoke_ns"], rows["complete_ns"]
@@ -40,7 +40,7 @@ def waits(rows: Numbers) -> pa.Table:
 
 
 def acknowledged(rows: Numbers) -> pa.Table:
-    """Return ranges of time in which acknowledgements came without a long pause.
+    """Return the times in which a partition acknowledged sends without a long pause, as ``SPAN``.
 
     A pause of more than ``SHORT_NS`` between two acknowledgements separates two ranges.
     """
@@ -50,10 +50,9 @@ def acknowledged(rows: Numbers) -> pa.Table:
 
 
 def merged(slot: Ints, since: Ints, until: Ints, within: int = 0) -> pa.Table:
-    """Join two ranges of time if the second begins at most ``within`` after the end of the first.
+    """Join two ranges of time if the second begins at most ``within`` ns after the first ends.
 
-    The result is in order, as rows of ``SPAN``. The function can also merge its own results for
-    parts of the rows.
+    The result has ``SPAN`` rows in order. It can be merged again with the results for other rows.
     """
     rows = sort({"slot": slot, "since": since, "until": until}, "slot", "since")
     slot, since, until = rows["slot"], rows["since"], rows["until"]

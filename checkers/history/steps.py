@@ -10,9 +10,9 @@ The place of a row is its offset. The place of a send without an offset is the o
 record was read. A step to the next known offset (``delta`` 1) is correct. Offsets of control
 markers are ignored.
 
-This differs from Jepsen in two ways. If a value has two offsets, Jepsen uses either of them;
-Highwater uses the offset in the row. After a send with an unknown offset, Jepsen starts a new
-sequence; Highwater ignores the send.
+Two rules differ from Jepsen's. If a value has two offsets, Jepsen uses either of them; Highwater
+uses the offset in the row. After a send with an unknown offset, Jepsen starts a new sequence;
+Highwater ignores the send.
 """
 
 from typing import Final
@@ -94,7 +94,7 @@ def wrong_steps(view: ClientHistory) -> Rows:
 
 
 def known_runs(view: ClientHistory) -> Rows:
-    """Return the history's offset runs, and the offsets of sends that other operations prove."""
+    """Return the offset runs, and the offsets of ``ClientHistory.placed_late``."""
     if not view.late:
         return view.offset_runs
     return view.offset_runs.union(view.placed_late.map(_late, OFFSET_RUN))
@@ -105,10 +105,10 @@ def _late(rows: pa.Table) -> pa.Table:
 
 
 def strays(rows: pa.Table) -> pa.Table:
-    """Return rows without a reliable offset whose record has an offset in other rows.
+    """Return each row without a reliable offset as an offset run at its record's known offset.
 
-    The function makes ``OFFSET_RUN`` from ``DOUBTFUL``. All rows of one ``key`` must be in
-    one table.
+    ``rows`` are rows of ``DOUBTFUL``; all rows of one ``key`` must be in one table. A record
+    without a known offset is left out.
     """
     columns, record = grouped(numbers(rows, (*_SINGLE, "key", "facts")), "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]
@@ -122,7 +122,7 @@ def strays(rows: pa.Table) -> pa.Table:
 
 
 def alone(rows: pa.Table) -> pa.Table:
-    """Return an offset run of one row for every row of ``ROW`` that has its record's offset."""
+    """Return each row that has its record's offset as a ROW_ALONE offset run of one row."""
     columns = numbers(rows, _SINGLE)
     ok = any_of(columns["fact"], flags.SENT_OK | flags.SEEN_OK)
     singles = columns | {"place": columns["offset"], "ok": ok}
@@ -130,10 +130,10 @@ def alone(rows: pa.Table) -> pa.Table:
 
 
 def steps(rows: pa.Table) -> pa.Table:
-    """Return wrong steps, and steps between overlapping offset runs.
+    """Return wrong steps, and steps between overlapping offset runs, as ``STEP`` rows.
 
-    The rows are ``OFFSET_RUN`` rows. All rows of one ``slot`` must be in one table. If a
-    sequence has ROW_ALONE rows, its other offset runs are ignored.
+    The rows are ``OFFSET_RUN`` rows. All rows of one ``slot`` must be in one table. The ROW_ALONE
+    rows of a sequence replace its other offset runs.
     """
     offset_runs = numbers(rows)
     what = offset_runs["what"]
@@ -167,7 +167,7 @@ def _sequences(offset_runs: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return the steps between sorted rows that may be wrong, or whose offset runs overlap."""
+    """Return the steps between sorted rows that may be wrong, or lead between overlapping runs."""
     place, number = rows["place"], np.arange(len(rows["at"]))
     sequence = Groups.of(*(rows[name] for name in _SEQUENCE))
     first = sequence.spread(sequence.first)

@@ -11,7 +11,7 @@ class Order:
     All known offsets are numbered from 0, log by log. The number of an offset is its index.
 
     Args:
-        slot: the partition of each range of known offsets. Ranges may overlap, and be in any order.
+        slot: the partition of each range of known offsets. Ranges may overlap; their order is free.
         low: the first offset of each range.
         high: the last offset of each range.
     """
@@ -41,11 +41,10 @@ class Order:
         return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return each step's length, and the index of the first offset that the step skips.
+        """Return each step's length, and the index of the first known offset after its ``begin``.
 
-        Returns:
-            The length of each step in known offsets (1: to the next known offset; 0 or less: not
-            forward), and the index of the first known offset after the step's ``begin``.
+        The length counts known offsets. It is 1 for a step to the next known offset, and 0 or less
+        for a step that does not go forward.
         """
         index, is_inside = self.before(slot, begin)
         size = self.before(slot, end)[0] - index

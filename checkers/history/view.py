@@ -1,9 +1,9 @@
 """The clients' view of histories. Every checker of client histories reads this view.
 
-The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``). Checkers state where their
-rules differ from Jepsen's. A history is read twice: in the order of rows for ``offset_runs``, and
-grouped by record for ``sums`` and ``doubtful``. All later queries read these results, or a few
-rows.
+The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``). A checker's documentation
+says where its rules differ from Jepsen's. A history is read twice: in the order of rows for
+``offset_runs``, and grouped by record for ``sums`` and ``doubtful``. All later queries read these
+results, or a few rows.
 """
 
 from collections import Counter
@@ -75,7 +75,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row with its names. Only a few rows are sent from Spark to this process."""
+        """Every row: columns of ``ROW``, ``NAMES`` and ``WORDS``; a few rows in this process."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
@@ -89,7 +89,7 @@ class ClientHistory:
 
     @property
     def everything(self) -> Rows:
-        """Every row with its numbers and names. The rows may still be in Spark."""
+        """Every row: columns of ``ROW``, ``NAMES`` and ``WORDS``. They may still be in Spark."""
         return self._all
 
     @property
@@ -99,7 +99,7 @@ class ClientHistory:
 
     @cached_property
     def names(self) -> pa.Table:
-        """Every partition's number (``slot``) and names, in ``checkers.history.rows.NAMES``."""
+        """The number (``slot``) and names of every partition: ``checkers.history.rows.NAMES``."""
         if self._all.here:
             return self._all.distinct(NAMES.names)
         # Compute hashes of the few distinct names, not of the many rows.
@@ -116,12 +116,12 @@ class ClientHistory:
 
     @cached_property
     def waits(self) -> pa.Table:
-        """The times in which sends waited, as ``checkers.history.send_waits.SPAN`` rows."""
+        """The times in which sends waited for a response, as ``send_waits.SPAN`` rows."""
         return self._spans(WAITED, within=send_waits.TOGETHER_NS)
 
     @cached_property
     def acknowledged(self) -> pa.Table:
-        """The times in which each partition acknowledged sends without an outage."""
+        """The times in which a partition acknowledged sends without an outage, as ``SPAN``."""
         return self._spans(ACKNOWLEDGED, within=send_waits.SHORT_NS)
 
     def _spans(self, what: int, within: int) -> pa.Table:
@@ -151,7 +151,7 @@ class ClientHistory:
 
     @cached_property
     def _two_faced(self) -> Ints:
-        """For each client that both sends and reads: the partitions that it uses."""
+        """The partitions of the clients that both send and read."""
         ordered = numbers(self._counted.sort_by("client"), ("client", "slot", "op"))
         client = Groups.of(ordered["client"])
         sends, reads = (
@@ -190,7 +190,7 @@ class ClientHistory:
 
     @cached_property
     def judged(self) -> dict[str, int]:
-        """The number of rows of each run that checkers judge: all rows about records."""
+        """The number of rows of each run that checkers judge, by the run's key."""
         counted = self._counted.select(["slot", "place", "last_place"]).group_by("slot")
         totals = counted.aggregate([("place", "sum"), ("last_place", "sum")])
         both = totals.join(self.names, "slot", join_type="left outer")
@@ -202,7 +202,7 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The number of records for each reason of doubt, and the other sums of all partitions."""
+        """The sums of all partitions (``SUMS``), such as the number of records with each doubt."""
         if self._summed["own"] and not self.two_faced:
             return self._summed | {
                 "own": 0
@@ -215,11 +215,11 @@ class ClientHistory:
 
     @cached_property
     def entangled(self) -> frozenset[str]:
-        """The runs with operations that may form a cycle of write-read edges and real-time edges.
+        """The runs that may have a cycle of write-read edges and real-time edges.
 
-        Write-write edges are not considered. A run has no such cycle if each client only sends or
-        only reads, and no client read a record before its send began. Then every edge leads forward
-        in time, from the begin of a send or to the end of a read.
+        A run has no such cycle if each client only sends or only reads, and no client read a record
+        before its send began. The reason: let a send have the time of its begin, and a read the
+        time of its end. Then every edge leads forward in time.
         """
         foreseen = self.sums.filter(pc.greater(self.sums["foreseen"], 0))["slot"].to_numpy()
         slots = pa.array(np.concatenate([foreseen, self._two_faced]))
@@ -244,7 +244,7 @@ class ClientHistory:
 
     @cached_property
     def placed_late(self) -> Rows:
-        """The rows of ``placed`` whose send only other rows prove."""
+        """The rows of ``placed`` that count only because other rows prove their record's send."""
         if not self.late:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
@@ -289,9 +289,10 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _landed(rows: pa.Table) -> pa.Table:
-    """Return the rows of ``DOUBTFUL`` about sends that other rows prove.
+    """Return the rows of ``DOUBTFUL`` whose offset counts because other rows prove the send.
 
-    All rows of one ``key`` must be in one table.
+    These are sends of unknown outcome, and reads with ``read_uncommitted``. All rows of one ``key``
+    must be in one table.
     """
     columns, record = grouped(numbers(rows), "key")
     fact, operation = columns["fact"], columns["operation"]
@@ -304,7 +305,7 @@ def _landed(rows: pa.Table) -> pa.Table:
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
-    """Return the records that were sent to an unknown partition (``ClientHistory.adrift``).
+    """Return the records (``key``) of each ``word``, as rows of ``ClientHistory.adrift``.
 
     All rows of one ``word`` must be in one table.
     """

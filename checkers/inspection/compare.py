@@ -6,9 +6,9 @@ epoch is compared only if the record's format has one: a leader converts records
 for a follower with an older protocol. Logs may differ in their first offset (retention,
 DeleteRecords), their end (lag), their batches, segments and timestamps.
 
-First, Spark reduces each range of offsets to a count and an exclusive or of hashes for each
-replica. Nearly all ranges have equal sums on all replicas. Two ranges with equal sums differ with a
-probability of 2^-64.
+First, Spark computes the number of records and a hash (an exclusive or) of each range of offsets,
+for each replica. Only ranges in which these sums differ are compared by record. Two different
+ranges have equal sums with a probability of 2^-64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Extent:
         part: the number of the replica's partition.
         first: the offset of the replica's first record.
         leo: the replica's log end offset.
-        gaps_till: compaction may have removed records below this offset.
+        gaps_till: the offset below which compaction may have removed records.
     """
 
     part: int
@@ -56,14 +56,14 @@ class ReplicaLogs:
             ``removable``; the replica's ``hw``; and ``trusted``: whether the replica's leader
             epochs are reliable.
         extents: the extents by replica number; a replica without records may be missing.
-        segments: the replica, the base offset, and the next segment's base offset of each segment.
+        segments: replica, base offset and next segment's base offset of each segment.
         damaged: whether any range is not a valid batch.
         keyed: whether compaction may have removed a record because a later record has its key.
-        doubted: whether records after a hole in a log are ignored. No checksum covers offsets, so a
-            change to the file may have moved these records.
-        gaps: ranges of offsets between segments: the replica, the first and the last offset.
-        doubled: ranges of offsets that two segments of a replica contain, in the same form as
-            ``gaps``; these are not compared.
+        doubted: whether to ignore records after a hole in a log. No checksum covers offsets, so the
+            offsets may be wrong after a change to the file.
+        gaps: replica, first and last offset of each range of offsets between two segments.
+        doubled: the same for each range of offsets that is in two segments of a replica. These
+            offsets are not compared.
         carried: additional columns of ``Differences.rows``.
     """
 
@@ -85,13 +85,12 @@ class Differences:
 
     Attributes:
         rows: the records in the ranges of offsets in which replicas are not equal.
-        lacking: a row ``part, replica, offset, between`` for each record that a replica lacks
-            between its first and last offset. ``between`` states whether the offset is in one of
-            the replica's ``gaps``. If ``keyed``, rows also have ``key_print`` and ``removable``.
-        offsets: a row ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` for
-            each offset in these ranges; ``untold``: the replicas there whose epochs are not
-            reliable; ``below_hw``: the offset is below the HW of every replica that has a record
-            there.
+        lacking: rows ``part, replica, offset, between``: a record that the replica lacks between
+            its first and last offset. ``between``: the offset is in one of the replica's ``gaps``.
+            If ``keyed``, rows also have ``key_print`` and ``removable``.
+        offsets: rows ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw``, one
+            for each offset in these ranges. ``untold``: the replicas whose epochs are not reliable.
+            ``below_hw``: the offset is below the HW of every replica that has a record there.
     """
 
     rows: DataFrame
@@ -165,11 +164,11 @@ def _keys(logs: ReplicaLogs) -> list[str]:
 
 
 def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
-    """Return the records that a replica lacks between its first and last offset.
+    """Return ``Differences.lacking``: records that a replica lacks and another replica has.
 
-    Another replica has each of these records. Gaps from damage are ignored, because they are a
-    separate finding. Compaction explains a gap only below the log cleaner's offset or, if that
-    offset is unknown, for records that a later record with the same key has replaced.
+    Gaps from damage are left out, because they are a separate finding. Records that compaction may
+    have removed are left out, too: below ``gaps_till``, and, if ``keyed``, records that a later
+    record with the same key has replaced.
     """
     keys = _keys(logs)
     copies = rows.groupBy("part", "offset").agg(
@@ -203,7 +202,7 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
 
 
 def _ranges(logs: ReplicaLogs, ranges: Sequence[tuple[int, int, int]]) -> DataFrame:
-    """Return the offset ranges of replicas, as the columns that ``_inside`` needs."""
+    """Return offset ranges of replicas, as a table to join by ``_inside``."""
     rows = [{"broken": replica, "begins": first, "ends": last} for replica, first, last in ranges]
     schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
     return F.broadcast(logs.engine.given(pa.Table.from_pylist(rows, schema=schema)))
@@ -216,7 +215,7 @@ def _inside() -> Column:
 
 
 def _damaged(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets of each damaged range.
+    """Return the offsets of each damaged range, as a table to join by ``_inside``.
 
     A range whose end is unknown lasts to the end of its segment.
     """
@@ -232,31 +231,31 @@ def _damaged(logs: ReplicaLogs) -> DataFrame:
 
 
 def _claimed(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets of batches that are valid except for their order."""
+    """Return the offsets of complete batches with a valid checksum that are out of order."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = logs.records.where(F.col("damage").isNotNull() & whole)
     return _claims(rows, F.col("last_offset"))
 
 
 def _claims(rows: DataFrame, ends: Column) -> DataFrame:
-    """Return rows as ranges of offsets, in the columns that ``_inside`` needs."""
+    """Return rows as ranges of offsets, to join by ``_inside``."""
     return rows.select(
         F.col("replica").alias("broken"), F.col("base_offset").alias("begins"), ends.alias("ends")
     )
 
 
 def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFrame:
-    """Return, for each offset, whether replicas have different records or different epochs.
+    """Return ``Differences.offsets``: for each offset, whether records or epochs differ.
 
     The function ignores these records:
 
     - records in offsets that two segments of a replica contain;
     - on a damaged replica, batches without two neighbours, because only neighbours confirm a
       batch's offset;
-    - records at offsets that another complete batch of the replica claims, because one of the two
-      batches is misplaced;
-    - if ``doubted``, records after a hole within a segment, and the batch before the hole. Such a
-      batch may be an old offset with a later batch's body.
+    - records at an offset that another complete batch of the replica claims: one of the two batches
+      is misplaced;
+    - if ``doubted``, records after a hole within a segment, and the batch before the hole. This
+      batch may have an old offset and the body of a later batch.
     """
     if logs.doubled:
         rows = rows.join(_ranges(logs, logs.doubled), _inside(), "left_anti")
@@ -288,9 +287,9 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
 def _unvouched(logs: ReplicaLogs) -> DataFrame:
     """Return ``replica, segment, position`` of batches whose offset no neighbour confirms.
 
-    Only damaged logs are checked. The previous batch must end where this batch begins (for the
-    first batch, the segment's name must be its offset), and the next batch must begin where this
-    batch ends. A torn batch at a log's end with the right offset is no damage.
+    Only damaged logs are checked. The previous batch must end where this batch begins. For the
+    first batch, the segment's name must be its offset. The next batch must begin where this batch
+    ends. A torn batch at a log's end with the right offset is no damage.
     """
     damage = F.coalesce("damage", F.lit(""))
     ranges = logs.records.groupBy("replica", "segment", "position").agg(

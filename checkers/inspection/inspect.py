@@ -55,7 +55,7 @@ def inspect(
         given: log directories of brokers, or directories that contain log directories.
         spark: the session from ``checkers.spark.session.spark``.
         internal: whether Kafka's internal topics are also compared.
-        related: whether logs with the same name are always replicas of one log, as in a run's
+        related: true if logs with the same name are certainly replicas of one log, as in a run's
             directory.
 
     Raises:
@@ -134,7 +134,7 @@ def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
 
 
 def _sides(evidence: LogTables, facts: Mapping[int, Facts]) -> dict[int, list[Facts]]:
-    """Return the replicas by number of their partition, and set ``gaps_till`` of each replica."""
+    """Return the facts about the replicas of each partition, and set their ``gaps_till``."""
     parts: dict[int, list[Facts]] = {}
     for number, part in evidence.part_of.items():
         parts.setdefault(part, []).append(facts[number])
@@ -176,7 +176,7 @@ def _compare(
 def _left_out(
     dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder], *, internal: bool
 ) -> Iterator[str]:
-    """Yield a sentence for everything in the directories that was not compared."""
+    """Yield sentences about the directories and replicas that were not compared."""
     used = {folder.log_dir.path for folder in folders}
     for log_dir in dirs:
         if log_dir.path not in used:

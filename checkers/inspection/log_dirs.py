@@ -36,14 +36,13 @@ class LogDir:
     """One of a broker's log directories.
 
     Attributes:
-        broker: the broker's id, from meta.properties, or else from the folder's name, or else its
-            index in the list.
+        broker: the id in meta.properties; without an id, the number in the folder's name, or a free
+            number.
         name: the directory's name for messages, as on the command line.
         only: the names of the replicas' directories that the user gave; empty for all.
         without: checkpoint files that the inspection must ignore.
         cluster_id, directory_id: ids from meta.properties (KIP-858); None if missing there.
-        placed: whether ``broker`` is only the directory's index in the list, because no file or
-            name has the broker's id.
+        placed: true if ``broker`` is only a free number.
     """
 
     path: Path
@@ -67,7 +66,8 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
     """Return the log directories in the given directories, in order, with their brokers.
 
     Args:
-        given: log directories, folders that hold some (such as a run's), or replicas' folders.
+        given: log directories, folders with log directories (such as a run's), or replicas'
+            folders.
 
     Raises:
         UsageError: a folder is missing, cannot be read, or holds no log; or the folders belong to
@@ -181,7 +181,7 @@ def _is_replica(folder: Path) -> bool:
 def _brokers(
     places: Sequence[_Place], properties: Sequence[Mapping[str, str]]
 ) -> list[tuple[int, bool]]:
-    """Return a broker id for each log directory; true if the id is only the directory's index.
+    """Return a broker id for each log directory, and true if the id is only a free number.
 
     Two log directories get the same id only if meta.properties of both has this id.
     """

@@ -1,7 +1,7 @@
 """The records of many replicas, as one table with few columns, and small tables made from it.
 
 The value of a record is read once, and replaced by a hash. Replicas (``ReplicaFolder.number``) and
-partitions have numbers instead of names. A checker's first query is an aggregation that excludes
+partitions have numbers instead of names. Each analysis begins with an aggregation, which excludes
 most of a log.
 """
 
@@ -112,7 +112,7 @@ class LogTables:
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
-        """Each replica's first damaged ranges; the column ``all`` has the number of its ranges."""
+        """Each replica's first damaged ranges; ``all`` is the number of all its damaged ranges."""
         window = Window.partitionBy("replica")
         rows = (
             self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))

@@ -18,20 +18,19 @@ LISTED_MAX: Final = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """The result of comparing the replicas of one partition.
+    """The differences between the replicas of one partition.
+
+    The last four attributes have, by replica number, a number of offsets and the first offset.
 
     Attributes:
         divergent: the number of divergent offsets.
-        below_hw: the number of divergent offsets below the HW of all replicas that hold them.
-        offsets: the first divergent offsets, and for each whether it is below that HW.
-        hole: for each replica, the number of other replicas' records that it lacks within its
-            segments, and the first such offset.
-        between: for each replica, the number of other replicas' records that it lacks between its
-            segments, and the first such offset.
-        uncleaned: for each replica, the number of records that it lacks and that compaction may
-            have removed, and the first such offset.
-        odd_epochs: for each replica whose epochs may be damaged, the number of offsets at which
-            only the epoch differs, and the first such offset.
+        below_hw: the number of divergent offsets below the HW of all replicas that have a record
+            there.
+        offsets: the first divergent offsets; true if the offset is below that HW.
+        hole: offsets that other replicas have, and the replica lacks within its segments.
+        between: offsets that other replicas have, and the replica lacks between its segments.
+        uncleaned: missing offsets that compaction may have removed.
+        odd_epochs: offsets at which only the epoch differs; the replica's epochs may be damaged.
     """
 
     divergent: int = 0
@@ -119,14 +118,14 @@ def comparisons(evidence: LogTables, parts: Mapping[int, Sequence[Facts]]) -> di
 
 
 def gaps_till(sides: Sequence[Facts]) -> int:
-    """Return the offset up to which compaction may have removed records on any replica."""
+    """Return the offset below which compaction may have removed records on any replica."""
     if any(side.sum("emptied") for side in sides):
         return EVERYTHING
     return max((side.replica.cleaned or 0 for side in sides), default=0)
 
 
 def _holes(lacking: DataFrame) -> list[Row]:
-    """Return, by replica, the number of lacking records in and between segments, and the first."""
+    """Return the number and the first offset of the records that each replica lacks."""
     counted = lacking.groupBy("part", "replica", "between").agg(
         F.count("*").alias("count"),
         F.min("offset").alias("first"),
@@ -139,9 +138,9 @@ def _holes(lacking: DataFrame) -> list[Row]:
 def _compacted(side: Facts, hole: Row) -> bool:
     """Return whether compaction may explain a hole above the checkpointed offset of the cleaner.
 
-    Compaction removes a tombstone some time after the records that it replaced. It never removes a
-    record without a key. If the cleaner's checkpoint is older than the copied log, compaction
-    explains only missing tombstones.
+    Compaction never removes a record without a key. It removes a tombstone some time after the
+    records that it replaced. If the cleaner has a checkpoint, compaction explains only missing
+    tombstones and markers.
     """
     if hole["keyless"]:
         return False
@@ -153,7 +152,7 @@ def _compacted(side: Facts, hole: Row) -> bool:
 
 
 def _counted(rows: DataFrame) -> list[Row]:
-    """Return the number of offsets for each replica, and the first offset."""
+    """Return the number of rows of each replica, and the first offset."""
     counted = rows.groupBy("part", "replica").agg(
         F.count("*").alias("count"), F.min("offset").alias("first")
     )
@@ -161,7 +160,7 @@ def _counted(rows: DataFrame) -> list[Row]:
 
 
 def _forks(rows: DataFrame) -> list[Row]:
-    """Return the first divergent offsets of each partition, and the number of all."""
+    """Return the first divergent offsets of each partition, and the number of all (``all``)."""
     window = Window.partitionBy("part")
     listed = (
         rows.where(F.col("other_record") | F.col("other_epoch"))
@@ -175,6 +174,6 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Return offsets with equal records at which only a replica's doubtful epoch differs."""
+    """Return, for each replica, at how many offsets only its unreliable epoch differs."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     return _counted(odd.select("part", "offset", F.explode("untold").alias("replica")))

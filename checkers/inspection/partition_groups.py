@@ -26,9 +26,9 @@ class PartitionGroup:
     Attributes:
         replicas: the replicas with one topic id, or without an id, ordered by broker.
         topic_id: the topic's id; None if no replica has an id.
-        stray: whether more replicas belong to another topic with the same name.
-        twice: the numbers of replicas whose directories claim the same broker. These are not
-            compared.
+        stray: true if another topic with the same name has more replicas.
+        twice: the numbers of replicas whose broker has several directories for the partition. These
+            are not compared.
         findings: the findings about the partition as a whole.
     """
 
@@ -76,8 +76,7 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
 def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
     """Return the topic ids of each topic name. The id of most replicas comes first.
 
-    If the two most frequent ids have equally many replicas, the first entry is None, and neither
-    topic is a stray.
+    If two ids have the most replicas, the first entry is None, and no topic is a stray.
     """
     counts: dict[str, Counter[str]] = {}
     for replica in replicas:
@@ -93,7 +92,7 @@ def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
 
 
 def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
-    """Return the replicas of which the broker has another folder for the same partition."""
+    """Return the replicas whose broker has another folder for the same partition."""
     by_broker: dict[int, list[int]] = {}
     for replica in members:
         by_broker.setdefault(replica.broker, []).append(replica.number)
@@ -151,7 +150,7 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return a sentence: the directories are, or are not, copies of one log directory."""
+    """Return a sentence about whether the directories are copies of one log directory; or empty."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""
@@ -187,7 +186,7 @@ _SIGNS: Final[tuple[tuple[str, Callable[[ReplicaFolder], float | None], str], ..
 
 
 def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
-    """Return a sentence that names the latest directory, and the value that proves it."""
+    """Return a sentence that names the newer directory, and the value that shows this."""
     for sign, value, form in _SIGNS:
         rows = []
         for sides in partitions:

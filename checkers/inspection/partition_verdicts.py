@@ -96,7 +96,7 @@ def _sentences(
 def _wrong(
     verdict: Verdict, states: Sequence[InspectedReplica], findings: Sequence[LogFinding]
 ) -> Iterable[str]:
-    """Yield the main reason for a verdict, and a sentence about the other replicas."""
+    """Yield the main reason for a verdict, and a sentence if the other replicas agree."""
     reasons = [(f"Broker {side.broker}: ", reason) for side in states for reason in side.findings]
     reasons = [*(("", reason) for reason in findings), *reasons]
     kinds = [

@@ -19,13 +19,13 @@ def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
     """Return one row for each sequence number that a producer epoch has twice in a log.
 
     A broker drops a batch that it has appended before (ProducerStateManager), so a valid log has no
-    such row. Sequence numbers wrap around after 2^31, so two equal numbers with such a distance are
-    no repetition.
+    such row. Sequence numbers wrap around after 2^31. So equal numbers with such a distance are no
+    repetition.
 
     Args:
         records: the records of any logs.
-        log: the columns that name a log; the rows have these columns, the producer's columns,
-            ``first`` and ``again``.
+        log: the columns that identify a log. The rows have these columns, the producer's columns,
+            and two offsets, ``first`` and ``again``.
         more: additional aggregates over the records with the same sequence number.
     """
     return (
@@ -37,7 +37,7 @@ def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
 
 
 def repeated(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return the number of each replica's repeated sequence numbers, and the first of them."""
+    """Return how many sequence numbers each replica has twice, and the first of them."""
     rows = (
         repeats(evidence.records, ["replica"])
         .groupBy("replica")
@@ -52,8 +52,8 @@ def transactions(evidence: LogTables) -> dict[int, list[Row]]:
 
     A transaction consists of a producer's transactional records up to its next marker. Their epochs
     may differ, because a coordinator that fences a producer writes the abort marker with a later
-    epoch. ``ending`` is commit, abort, open (records without a marker) or bare (a marker without
-    records before it). Each ending has a ``count``, and ``some``: its first transactions, with
+    epoch. There is a row for each ``ending``: commit, abort, open (records without a marker) or
+    bare (a marker without records). It has a ``count``, and ``some``: the first transactions, with
     ``producer_id``, ``first``, ``marker`` and ``time``.
     """
     markers = F.when(F.col("control"), F.col("offset"))

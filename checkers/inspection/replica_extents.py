@@ -37,10 +37,10 @@ class Span:
 
     Attributes:
         epoch: the leader epoch; None for records without an epoch, and for damaged ranges.
-        first: the offset of the first such record; None if the span has only damaged ranges.
-        last: the offset of the last such record.
-        segment: the base offset of the last segment that holds such records or ranges.
-        damaged: whether any range is not a valid batch, apart from ``ORDINARY`` damage.
+        first: the offset of the first record; None if the span has only damaged ranges.
+        last: the offset of the last record.
+        segment: the base offset of the last segment with these records or ranges.
+        damaged: whether any range is damaged, except for ``ORDINARY`` damage.
         unread: whether the operating system failed to read some range.
         marked: whether any range is damaged, even with ``ORDINARY`` damage.
         numbered: whether any record has a sequence number from its producer.

@@ -57,10 +57,10 @@ class ReplicaFolder:
     """One replica's directory, without the content of its segments.
 
     Attributes:
-        number: the replica's number among all inspected replicas. The column ``broker`` of
-            kafka-log's rows has this number. hw, recovery_point, log_start, cleaned: offsets from
-            the checkpoint files; None if missing.
-        cleaner_told: whether the directories have the broker's checkpoint of the log cleaner.
+        number: the replica's number among all inspected replicas; in the rows of kafka-log, this
+            number is in the column ``broker``.
+        hw, recovery_point, log_start, cleaned: offsets from the checkpoint files; None if missing.
+        cleaner_told: whether the log directory has a checkpoint of the log cleaner.
         epochs: the content of leader-epoch-checkpoint; None if the file is missing.
         topic_id: the id in partition.metadata (KIP-516); None if the file is missing.
         snapshot: the greatest offset of a producer snapshot; None without a snapshot.
@@ -103,10 +103,10 @@ class ReplicaFolder:
 def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
     """Return every replica in the log directories, ordered by topic, partition and broker.
 
-    The result includes a replica whose directory is missing, if its broker's checkpoint names the
-    replica and another broker has this partition. The broker has not deleted such a replica. To
-    delete or move a replica, a broker first renames the directory, and removes it a minute later;
-    it writes the checkpoint every few seconds.
+    A replica without a directory is included if its broker's checkpoint names it, and another
+    broker has this partition. The broker has not deleted such a replica: to delete or move a
+    replica, a broker first renames the directory, and removes it a minute later. It writes the
+    checkpoint every few seconds.
 
     Args:
         log_dirs: the result of ``log_dirs.log_dirs``.
@@ -210,7 +210,7 @@ def _name(folder: Path) -> tuple[str, int]:
 
 
 def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
-    """Yield the directories of replicas that their brokers were not deleting or moving."""
+    """Yield the directories of replicas, without those that a broker was deleting or moving."""
     for name in sorted(log_dir.only) or _names(log_dir):
         match = PARTITION.fullmatch(name)
         included = internal or log_dir.only or not name.startswith(_INTERNAL)
@@ -301,7 +301,7 @@ def _without_folder(path: Path, error: OSError) -> LogFinding:
 
 
 def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
-    """Yield findings from file names: leftovers of compaction, and files that the copy lacks."""
+    """Yield findings about file names: leftovers of compaction, and files that the copy lacks."""
     for name in sorted(names):
         if name.endswith(_LEFT_OVER):
             says = (

@@ -33,17 +33,15 @@ _NAMED_MAX: Final = 5
 class Facts:
     """The facts about one replica, from which its findings are made.
 
+    The last four attributes are a number of offsets, and the first of these offsets.
+
     Attributes:
         spans: the replica's rows in ``LogTables.spans``; empty if it has no row.
-        gaps_till: compaction may have removed records below this offset.
-        hole: the number of records that the replica lacks within its segments, and the first such
-            offset.
-        between: the number of records that the replica lacks between its segments, and the first
-            such offset.
-        uncleaned: the number of missing records that compaction may have removed, and the first
-            such offset.
-        odd_epochs: the number of offsets at which the replica's epoch is wrong, and the first such
-            offset.
+        gaps_till: the offset below which compaction may have removed records.
+        hole: offsets that other replicas have, and this replica lacks within its segments.
+        between: offsets that other replicas have, and this replica lacks between its segments.
+        uncleaned: missing offsets that compaction may have removed.
+        odd_epochs: offsets at which the replica's epoch is wrong.
     """
 
     replica: ReplicaFolder
@@ -63,7 +61,7 @@ class Facts:
 
     @property
     def leo(self) -> int:
-        """The log end offset: the last valid batch's end, or a greater base of the last segment."""
+        """The log end offset: the last valid batch's end, but at least the last segment's base."""
         ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
         return max(
             [*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0
@@ -106,7 +104,7 @@ class Facts:
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:
-        """Each segment with missing offsets after it: its base, the first and the last such offset.
+        """Base offset of each segment with a gap after it, and the first and last missing offset.
 
         Zeros, a torn batch and unreadable bytes have the same effect as a missing file.
         """
@@ -131,7 +129,7 @@ class Facts:
         )
 
     def _reach(self, key: str, end: str) -> list[tuple[int, int, int]]:
-        """Return each epoch or segment, with its first offset and the greatest value of ``end``."""
+        """Return each epoch or segment (``key``) with its first offset and greatest ``end``."""
         reach: dict[int, tuple[int, int]] = {}
         for span in self.spans:
             if span[key] is not None and span["first"] is not None:
@@ -141,12 +139,12 @@ class Facts:
 
     @property
     def epochs_told(self) -> bool:
-        """True if the leader epochs of the records, which no checksum covers, are reliable."""
+        """True if the records' leader epochs are reliable. No checksum covers these epochs."""
         return not [*disordered(self), *_contradicted(self)]
 
 
 def log_start(facts: Facts) -> int | None:
-    """Return the offset below which retention removed records, from the broker's files, or None.
+    """Return the offset below which retention removed records; None if no file has this offset.
 
     Retention moves the first entry of leader-epoch-checkpoint (LeaderEpochFileCache). A log start
     offset that is not a segment's first offset is in log-start-offset-checkpoint (LogManager).
@@ -163,7 +161,7 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
         facts: the facts about the replica.
         end: the greatest log end offset in the replica's partition.
         start: the greatest ``log_start`` in the replica's partition.
-        twice: whether another directory claims to be this replica, too.
+        twice: whether several directories claim to be this replica.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -261,8 +259,8 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
     """Return a finding about zeros at a segment's end: a note if preallocated, else an error.
 
     A broker that preallocates a segment truncates it to its records when the segment is no longer
-    active (LogSegment.onBecomeInactiveSegment). The active segment may have no records if the log
-    has an earlier segment, or if the broker's checkpoints say that the log is empty.
+    active (LogSegment.onBecomeInactiveSegment). The active segment may have no records if another
+    segment has records, or if the broker's checkpoints say that the log is empty.
     """
     segment, replica = row["segment"], facts.replica
     due = next(
@@ -348,8 +346,8 @@ def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
 def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
     """Yield a note if a log begins after offset 0, and no file of its broker explains this.
 
-    Other files in the directory are no explanation. A producer snapshot may exist longer than its
-    segment, and brokers remove their segments at different times.
+    Other files do not explain it: a producer snapshot may exist longer than its segment, and
+    brokers remove their segments at different times.
     """
     replica, first = facts.replica, facts.replica.begins or 0
     if first > start and log_start(facts) is None and not replica.tiered:
@@ -363,10 +361,9 @@ def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
 def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
     """Yield findings about checkpointed offsets above the log's end.
 
-    A finding is an error if no replica reaches the offset.
-
     Either the broker's log has lost its end, or the copy is incomplete: it lacks a segment, or the
-    log was copied before the checkpoint files.
+    log was copied before the checkpoint files. A finding is an error if no replica reaches the
+    offset.
     """
     broken = _broken(facts)
     for finding, value in [*_beyond(facts), *_snapshot_beyond(facts)]:
@@ -390,7 +387,7 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
-    """Yield findings about checkpointed offsets above the LEO.
+    """Yield findings about checkpointed offsets above the LEO, each with this offset.
 
     Kafka never writes such a checkpoint.
     """
@@ -426,7 +423,7 @@ def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _broken(facts: Facts) -> bool:
-    """Return whether damage explains why the log ends before a checkpointed offset."""
+    """Return whether damage may explain why the log ends before a checkpointed offset."""
     return any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage) or any(
         finding.kind == "unreadable" for finding in facts.replica.findings
     )
@@ -435,8 +432,8 @@ def _broken(facts: Facts) -> bool:
 def disordered(facts: Facts) -> list[LogFinding]:
     """Return findings about leader epochs that decrease along the log.
 
-    A batch whose epoch differs from the batches around it is damage. Epochs that decrease and stay
-    low come from a cluster that lost its metadata and started again with the old logs.
+    If a batch's epoch differs from the epochs around it, the batch is damaged. If the epochs
+    decrease and stay low, the cluster lost its metadata and started again with the old logs.
     """
     findings = []
     runs = facts.epochs

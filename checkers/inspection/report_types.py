@@ -75,13 +75,14 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
         recovery_point: the offset up to which the broker had flushed the log, if known.
         log_start: the log start offset, if DeleteRecords has moved it.
         epochs: the leader epochs of the records; empty before message format v2.
-        epoch_checkpoint: the epochs in leader-epoch-checkpoint: epoch and first offset; None if
-            the file is missing.
+        epoch_checkpoint: the epochs in leader-epoch-checkpoint: epoch and first offset; None if the
+            file is missing.
         last_stable_offset: the first offset of an open transaction, or else the LEO. A
             read_committed reader may read up to this offset, if the HW has reached it.
         committed: the number of committed transactions whose marker is in the log.
         aborted: the number of aborted transactions whose marker is in the log.
-        aborted_ranges: producer id, first offset and marker of the first aborted transactions.
+        aborted_ranges: producer id, first offset and marker's offset of the first aborted
+            transactions.
         findings: errors, warnings and notes about the replica.
     """
 
@@ -118,8 +119,8 @@ class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One offset at which replicas differ, and each replica's record at that offset.
 
     Attributes:
-        below_hw: whether the offset is below the HW of each of these replicas. Replication does not
-            repair a difference below the HWs.
+        below_hw: whether the offset is below the HW of each of these replicas. Then replication
+            does not repair the difference.
     """
 
     offset: int
@@ -133,10 +134,10 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         says: the verdict in one or two sentences.
         topic_id: the topic's id; None if no replica has an id.
-        stray: whether more replicas belong to another topic with the same name.
+        stray: true if another topic with the same name has more replicas.
         divergent_offsets: the first divergent offsets, in order.
         divergent: the number of all divergent offsets.
-        below_hw: the number of divergent offsets below the HW of every replica that holds them.
+        below_hw: the number of divergent offsets below the HW of every replica with a record there.
         shown: the first few divergent offsets with their records.
     """
 

@@ -25,10 +25,10 @@ from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
 def unrelated(
     evidence: LogTables, parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Return sets of replicas without a common record, and a finding, by partition.
+    """Return, by partition, sets of replicas without a common record, and a finding.
 
-    The search covers only partitions with divergent offsets, and only pairs of replicas that no
-    topic id proves to belong to one topic.
+    The search covers only partitions with divergent offsets. It skips pairs of replicas that have
+    the same topic id.
     """
     pairs = [
         {"part": part, "one": first.replica.number, "other": second.replica.number}
@@ -53,10 +53,10 @@ def unrelated(
 def placed(
     parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Group a divergent partition's replicas. Each replica of an unknown broker gets its own group.
+    """Return, for divergent partitions, each replica of an unknown broker as its own set.
 
-    A broker may truncate its log between two copies. So two copies of one replica may differ
-    although Kafka made no error.
+    Such a replica may be an older copy of another replica. A broker may truncate its log between
+    two copies, so they may differ although Kafka made no error.
     """
     strangers_of = {}
     for part, comparison in compared.items():

@@ -61,9 +61,9 @@ _NIL = word(b"nil", 0, 3)
 
 @rule
 def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
-    """Begin the row ``used`` of ``rows``, and return ``rows``.
+    """Clear the row with the index ``used``, store ``op`` and ``kind`` in it, and return ``rows``.
 
-    If ``rows`` is full, double its size.
+    If ``rows`` is full, return an array of double size.
     """
     if used == len(rows):
         grown = np.empty((2 * len(rows), COLUMNS), np.int64)
@@ -140,7 +140,7 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
     """Add a row for each record in ``{key [[offset value] …] …}``.
 
-    If records are missing, count the poll.
+    If the history does not list some records, count the poll in ``UNTOLD``.
     """
     untold = text[at] != _MAP
     at = blank(text, at + 1)
@@ -204,7 +204,7 @@ def put_micro_ops(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> t
 
 @rule
 def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Add a row for each key under a ``:keys`` anywhere in a ``:rebalance-log``."""
+    """Add a row for each key in every ``:keys [key …]`` of a ``:rebalance-log``."""
     end = form_end(text, at)
     while at < end:
         if opens(text[at]) or closes(text[at]):
@@ -221,7 +221,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Add one or more rows for an ``:assign`` or ``:subscribe``, and then a row for each seek."""
+    """Add a row for each key of an ``:assign`` or ``:subscribe`` (at least one) and each seek."""
     first, has_value = used, entry[NILS] == 0
     if has_value:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
@@ -235,7 +235,7 @@ def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple
 
 @rule
 def put_end(text: Bytes, at: int, row: Rows) -> None:
-    """Store the ``:offset`` of the map at ``at`` in the row, if the map has an offset."""
+    """Store the ``:offset`` of the map at ``at`` in the row, if the map has one."""
     if text[at] != _MAP:
         return
     at = blank(text, at + 1)
@@ -298,11 +298,11 @@ def scan(
         ops: the array to fill, one row with ``OP_COLUMNS`` for each operation.
         rows: the array to fill, one row with ``COLUMNS`` for each micro-operation. A larger array
             replaces it if it is too small.
-        invocations: whether to return the rows of invocations. Their values are the requests.
+        invocations: whether to return the rows of invocations, which are the requests.
 
     Returns:
         The byte at which the scan stopped, the number of operations, the number of rows, the rows,
-            and 0, or ``CUT`` if the last operation is incomplete.
+        and 0, or ``CUT`` if the last operation is incomplete.
 
     Raises:
         MalformedError: the text is not in Jepsen's format.

@@ -168,8 +168,7 @@ def form_end(text: Bytes, at: int) -> int:
 def word(text: Bytes, at: int, end: int) -> int:
     """Return a number for the keyword at ``at``, from its length and its first seven letters.
 
-    A keyword of ``jepsen.tests.kafka`` never has the same number as another word in Jepsen's
-    histories.
+    In Jepsen's histories, no other word has the number of a keyword of ``jepsen.tests.kafka``.
     """
     code = 0
     for place in range(at + 1, min(end, at + 8)):

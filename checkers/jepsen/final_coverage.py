@@ -1,10 +1,10 @@
-"""Final coverage: whether the final readers reached the greatest offset that any client knew.
+"""Final coverage: the final readers must reach the greatest offset that any client knew.
 
 At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), each of Jepsen's clients seeks the
-beginning of every key. Then this client polls until it has read up to the last written offset. If
-no client reaches that offset, there are three possible causes: the partition's disk was lost, its
-records expired, or its leader did not respond. Empty polls look the same in each case. Jepsen's
-checker judges such a history as valid.
+beginning of every key. Then it polls until it has read up to the last written offset. If no client
+reaches that offset, there are three possible causes: the partition's disk was lost, its records
+expired, or its leader did not respond. In each case the polls are empty. Jepsen's checker judges
+such a history as valid.
 """
 
 from typing import Final

@@ -57,7 +57,7 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation, with its position in the history's text."""
+    """An operation of the history: its ``:index``, ``:process``, ``:type`` and ``:f``."""
 
     index: int | None
     process: int
@@ -75,8 +75,7 @@ class Read:
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll completed as ``:ok``, with or without records.
         untold: the operations whose result is missing or incomplete in the history.
-        cut: a sentence that states why the end of the history could not be read; empty if it was
-            read.
+        cut: a sentence about the end of the history, if it could not be read; else empty.
     """
 
     operations: int = 0
@@ -110,9 +109,8 @@ class History:
     def to_parquet(self, target: Path) -> Read:
         """Write the clients' operations as ``OPERATIONS``. ``op`` is an operation's first byte.
 
-        A completion becomes an operation that begins at the time of its invocation. An invocation
-        without a completion becomes an operation with an unknown outcome; its value has the records
-        to send.
+        A completion begins at the time of its invocation. An invocation without a completion has an
+        unknown outcome; its values are the records to send.
 
         Raises:
             UsageError: the file is not EDN, or not a history of ``jepsen.tests.kafka``.
@@ -211,7 +209,7 @@ class History:
             ops: the operations of a batch, including invocations.
             rows: the rows of the completed operations.
             invoked: the invocation of each operation, as ``Pairs.add`` returns it.
-            untold: collects the operations whose result is missing.
+            untold: gets the operations whose result is missing.
         """
         ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
         short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))
@@ -233,7 +231,7 @@ class History:
         return batch
 
     def _of_another_form(self, ops: Numbers, rows: Numbers, invoked: Numbers) -> Numbers:
-        """Return the ``:ok`` operations with a send that differs from the requested send."""
+        """Return the indices of ``:ok`` operations with a send that differs from the request."""
         sends = rows[(rows[:, s.KIND] == o.SEND) & (rows[:, s.OFFSET] == NONE)]
         of_ops = sends[:, s.OP]
         sends = sends[(ops[of_ops, o.TYPE] == o.OK) & (invoked[of_ops, o.SENDS] > 0)]
@@ -253,7 +251,7 @@ class History:
 
         Args:
             invocations: the rows of the operations' invocations.
-            untold: collects the operations whose request has no records.
+            untold: gets the operations whose request has no records.
         """
         if untold is not None:
             sending = np.isin(invocations[:, o.F], (o.SEND, o.TXN))

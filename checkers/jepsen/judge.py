@@ -87,9 +87,8 @@ class Judgement:
         breaking: the kinds in ``counts`` that break a guarantee.
         doubts: sentences that state why the history is not conclusive.
         reasons: the reasons for the verdict, including the doubts.
-        verdict: ``unknown`` if a part of the history could not be read or was not judged;
-            ``invalid`` if a guarantee is broken; ``unknown`` if there is any other doubt; else
-            ``valid``.
+        verdict: ``unknown`` if a part of the history could not be read or was not judged. Otherwise
+            ``invalid`` if a guarantee is broken, ``unknown`` if there are doubts, else ``valid``.
     """
 
     history: History
@@ -102,7 +101,7 @@ class Judgement:
     _anomalies: pa.Table | DataFrame
 
     def weight(self, kind: str) -> str:
-        """Return ``breaks`` if a kind breaks a guarantee, else ``allowed`` or ``untested``."""
+        """Return ``breaks``, ``allowed`` or ``untested`` (``unseen`` records without polls)."""
         if kind in self.breaking:
             return "breaks"
         return "untested" if kind in _UNREAD else "allowed"
@@ -200,7 +199,7 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
 
 
 def reason(kind: str, count: int) -> str:
-    """Return a sentence with the number of anomalies of a kind, and what the kind means."""
+    """Return a sentence with the number of anomalies of a kind, and the meaning of the kind."""
     return f"{count} {kind}: {MEANS[kind]}."
 
 

@@ -43,7 +43,7 @@ class OperationBatch:
     Attributes:
         ops: one row for each operation, in columns ``edn_operations.START …``.
         rows: one row for each micro-operation, in columns ``edn_scanner.OP …``.
-        begun: when each operation was invoked; NONE if unknown.
+        begun: the time of each operation's invocation; NONE if unknown.
     """
 
     ops: Numbers
@@ -82,9 +82,8 @@ class Pairs:
         """Add the next operations of the history.
 
         Returns:
-            The invocation of each operation, with NONE in all columns if it has none; and the
-                invocations that will never be completed, because their process began another
-                operation.
+            The invocation of each operation (NONE in all columns without one), and the invocations
+                that will never be completed, because their process began another operation.
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])
@@ -108,7 +107,7 @@ class Pairs:
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
     """Return ``rows`` with a row for every requested send, even if the send has no result.
 
-    A send that has no offset and is not in the request is ignored, because it is no record.
+    A result that has no offset and matches no request is ignored, because it is no record.
 
     Args:
         text: the whole file.

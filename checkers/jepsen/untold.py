@@ -1,17 +1,16 @@
 """Missing results: operations that completed as ``:ok``, but without a result in the history.
 
 ``[[:poll]]`` in a completion does not mean an empty poll: the history does not show which records
-the poll read. Final polls of Maelstrom's histories look like this. An anomaly is not reported if
-such a poll may explain it:
+the poll read. Final polls of Maelstrom's histories look like this. An anomaly is not reported if a
+missing result may explain it:
 
 - lost-write, unseen and vanished mean that no reader, or no later reader, read a record. A poll
-  without a result may have read the record under three conditions. The poll ended after the record
-  was sent (for vanished: after the last read of the record). The client may have been assigned to
-  the key. The client had not read beyond the record, or its position changed afterwards.
-- poll-skip and int-poll-skip mean that a client skipped a record. They are not reported if the
-  client had a poll without a result between the two operations, or in one of them.
-- phantom means that no producer sent a record. It is not reported if the records of a send are
-  missing.
+  without a result may have read it if three conditions hold. The poll ended after the record was
+  sent (for vanished: after the last read of the record). Its client may have been assigned to the
+  key. The client had not read beyond the record, or its position changed afterwards.
+- poll-skip and int-poll-skip mean that a client skipped a record between two operations. In one of
+  these operations, or between them, the client may have a poll without a result.
+- phantom means that no producer sent a record. The records of an earlier send may be missing.
 
 The other kinds of anomaly need only recorded results. The verdict on a history with a missing
 result is never ``valid``.
@@ -56,10 +55,8 @@ class Untold:
     """The operations that completed as ``:ok``, but with a missing or incomplete result.
 
     Attributes:
-        polls: each operation that lacks polled records: its process, its end in ns, and its first
-            byte.
-        sends: when each operation that lacks sent records began, in ns; operations may have any
-            outcome.
+        polls: process, end in ns, and first byte of each operation that lacks polled records.
+        sends: the begin, in ns, of each operation that lacks sent records, whatever its outcome.
         offsets: the number of operations that sent or polled a record without an offset.
         moves: the number of assignments and subscriptions that lack their keys.
     """
@@ -138,7 +135,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that a missing result may explain; the others if not ``hidden``."""
+    """Return the anomalies that a missing result may explain (``hidden``), or the others."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -176,7 +173,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return the ends of polls that may have read a key, and each poll's least offset."""
+        """Return the ends of a key's polls, and the least offset of each and later polls."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):
@@ -195,7 +192,7 @@ class _Reader:
     Attributes:
         end: the end of the poll, in ns.
         keys: all keys that the client was assigned to; None if unknown.
-        positions: for each key, the offset below which the client cannot have read.
+        positions: for each key, the first offset that the poll may have read.
     """
 
     end: int
@@ -204,7 +201,7 @@ class _Reader:
 
 
 def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
-    """Return a ``_Reader`` for each poll; ``ends`` has the poll's end by process and first byte."""
+    """Return a ``_Reader`` for each poll. ``ends``: the polls' ends by process and first byte."""
     processes = sorted({process for process, _ in ends})
     steps: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in _moves_and_reads(processes, path):

@@ -35,8 +35,7 @@ class Damage:
             anomalies.
         position: the byte in the file at which the range begins.
         error: a description of the damage.
-        base_offset: the first offset in the batch's header. The header may be damaged, too.
-            last_offset: the last offset according to the same header.
+        base_offset, last_offset: the offsets in the batch's header. The header may be damaged, too.
         crc_ok: False if the checksum does not match; None if there is no checksum.
     """
 
@@ -85,8 +84,8 @@ class Chunk:
         positions: the byte in the file at which each batch begins.
         sizes: the size of each batch in bytes, including its offset and length fields.
         following: the least offset that the next batch or segment may have.
-        context: true if the chunk is before the range to read. Then only its last offset is used,
-            because all offsets in the range must be greater.
+        context: true if the chunk is before the range to read. Only its last offset is used: all
+            offsets in the range must be greater.
     """
 
     legacy: bool
@@ -103,8 +102,7 @@ class DecodedColumns:
     Attributes:
         batches: one value per batch for columns of ``reader.SCHEMA`` and for ``codec``.
         owner: the index of every record's batch.
-        offset: the absolute offset of every record. In this and the next three columns, -1 means no
-            value.
+        offset: the absolute offset of every record. In the next three columns, -1 means no value.
         damage: the batches that are not decoded, with the reason.
         last: the greatest offset of any valid batch; None without a valid batch.
     """
@@ -151,7 +149,7 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
     """Return ``data[start : start + length]`` for every row; null if the length is negative.
 
     Rows must be in order and must not overlap. The function makes an Arrow array in which rows and
-    the gaps between rows alternate. It then takes every second element, with one copy and no loop.
+    gaps alternate. Then it takes every second element, with one copy and no loop.
     """
     rows = len(start)
     bounds = np.empty(2 * rows, dtype=np.int64)
@@ -192,10 +190,10 @@ class Checksum:
 
     Attributes:
         name: its name in messages.
-        owner: the part of a batch that has the checksum, in messages. at: the checksum's position
-            in this part.
-        covers_from: the first byte that it covers.
-        compute: returns the checksum of bytes.
+        owner: the part of a batch that has the checksum, in messages.
+        at: the checksum's position in a batch or message.
+        covers_from: the first byte that the checksum covers.
+        compute: a function that returns the checksum of bytes.
     """
 
     name: str
@@ -208,7 +206,7 @@ class Checksum:
 def mismatches(
     data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, flaws: Flaws
 ) -> set[int]:
-    """Return the batches or messages with a wrong checksum.
+    """Return the indices of the batches or messages with a wrong checksum.
 
     The function adds these batches, and batches that are too large, to ``flaws``.
     """
@@ -232,9 +230,7 @@ def mismatches(
 
 
 def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
-    """Return a mask of batches whose offsets increase.
-
-    No CRC covers offsets, so this function checks the offsets.
+    """Return a mask of the batches whose offsets are in order. No CRC covers offsets.
 
     Args:
         first: the first offset in each batch's header.

@@ -126,8 +126,8 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
-    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). For message
-    format v0, every release computes the checksum in this way.
+    Kafka before 0.10 also includes the magic number in this checksum (KAFKA-3160). In message
+    format v0, every release does so.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
         raise ValueError("the bytes are not an LZ4 frame")

@@ -1,9 +1,9 @@
 """Decode the records of ``__transaction_state`` and ``__share_group_state``.
 
 ``__transaction_state`` has ``TransactionLogKey`` and ``TransactionLogValue``, in version 0 and in
-version 1, which is flexible. ``__share_group_state`` has ``ShareSnapshot…`` and ``ShareUpdate…``
-(KIP-932); the version of a key names the kind of record. A later version may only add tagged fields
-(KIP-915).
+version 1 (with flexible fields). ``__share_group_state`` has ``ShareSnapshot…`` and
+``ShareUpdate…`` (KIP-932); the version of a key names the kind of record. A later version may only
+add tagged fields (KIP-915).
 """
 
 import struct
@@ -137,11 +137,10 @@ class ShareRecord(NamedTuple):
         whole: true if the record has the complete state; false if the record changes the previous
             state.
         removes: true if the record removes the state.
-        state_epoch: the state epoch, in a record with the complete state.
+        state_epoch: the state epoch; -1 if the record does not have the complete state.
         leader_epoch, start: the partition's leader epoch and start offset; -1 if the record does
             not change them.
-        batches: four numbers for each batch: first offset, last offset, DeliveryState, delivery
-            count.
+        batches: first offset, last offset, DeliveryState and delivery count of each batch.
     """
 
     at: int

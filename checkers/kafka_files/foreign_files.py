@@ -42,10 +42,9 @@ _OTHER_BYTES: Final = "bytes that contain no batch, as in an encrypted file"
 def foreign_file(segment: Segment) -> str | None:
     """Return the kind of a file that is no Kafka log; None for a Kafka log.
 
-    The first offset of a Kafka log is an offset that its segment can hold. If the first offset is
-    another number, a later valid batch shows that the file is a damaged log, unless the file begins
-    with text. The module ``reader`` reports files that are empty, that consist of zeros, or that
-    cannot be read.
+    A file is a Kafka log if it begins with an offset that its segment can hold. Otherwise it is a
+    damaged log if a valid batch follows, unless it begins with text or another kind's signature.
+    The module ``reader`` reports files that are empty, consist of zeros, or cannot be read.
     """
     try:
         with open_regular(segment.path) as file:
@@ -74,16 +73,16 @@ def foreign_file(segment: Segment) -> str | None:
 
 
 def _may_begin(head: bytes, segment: Segment) -> bool:
-    """Return whether a file begins with an offset of its segment, and not only with zeros."""
+    """Return whether a file begins with an offset that its segment can hold, and not with zeros."""
     offset = int.from_bytes(head[:_OFFSET_BYTES], signed=True)
     fits = segment.base_offset <= offset < segment.end
     return len(head) >= _OFFSET_BYTES and fits and any(head[:_HEADER_BYTES])
 
 
 def _of_another_segment(data: memoryview, base: int) -> str | None:
-    """Return a description of a log of another segment; None if the log may be of this segment.
+    """Return a description of a log whose offsets are all below ``base``; None for other files.
 
-    All offsets of such a log are below the offset in its file name.
+    ``base`` is the offset in the file's name.
     """
     chunks = list(frames(data, 0, len(data), base))
     batches = [chunk for chunk in chunks if not isinstance(chunk, int)]

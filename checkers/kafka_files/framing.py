@@ -40,8 +40,8 @@ _CODEC: Final = 0x07
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
     """Yield the records of a chunk.
 
-    If their bytes do not fit into one buffer, they are split into several parts. ``floor`` is the
-    least allowed offset.
+    If they do not fit into one buffer, they are split into several parts. ``floor`` is the least
+    allowed offset.
     """
     family = message_set_v0_v1 if chunk.legacy else record_batch_v2
     try:
@@ -184,9 +184,9 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum is correct if the batch lasts to the end of the bytes.
+    """Return whether the checksum matches all bytes from ``at`` on.
 
-    If so, only the batch's length is wrong.
+    Then only the length of the batch is wrong.
     """
     if len(data) - at < _LEAST[magic]:
         return False
@@ -198,7 +198,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
     """Return whether a valid batch with a greater offset follows.
 
-    If so, the length of the previous batch is wrong.
+    Then the length of the batch before it is wrong.
     """
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0

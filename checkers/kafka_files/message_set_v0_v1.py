@@ -55,7 +55,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages without their wrappers: positions in one buffer, and corrections of offsets."""
+    """Messages without their wrappers, in one buffer. ``shift`` makes their offsets absolute."""
 
     arena: bytes
     owner: Ints
@@ -132,7 +132,7 @@ def _wrapped(message: memoryview, magic: int) -> memoryview:
 
 
 def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int], int]:
-    """Return the position of each inner message, and the number that makes its offset absolute."""
+    """Return the bounds of the inner messages, and the shift that makes their offsets absolute."""
     bounds = [0]
     at, offset, whole = 0, 0, len(inner)
     least = KEY_AT[magic] + 8

@@ -99,7 +99,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 def _claim(header: np.void) -> tuple[int, int | None]:
     """Return the first and last offset in a batch's header.
 
-    If the header's last offset is impossible, return None for it.
+    An impossible last offset is None.
     """
     base = int(header["base_offset"])
     end = base + int(header["last_offset_delta"])
@@ -166,7 +166,7 @@ def _walk(
 
 
 def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int:
-    """Add the start positions of ``count`` records.
+    """Append the start positions of ``count`` records to ``starts``.
 
     Return the last record's end, or -1 if the records do not fit.
     """
@@ -207,7 +207,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
-    """Return the number of consecutive records of the same length from ``at`` on."""
+    """Return how many consecutive records from ``at`` on have the same length."""
     columns = [arena[byte:end:stride] for byte in range(at, at + width)]
     return min(len(column) - len(column.lstrip(column[:1])) for column in columns)
 

@@ -84,7 +84,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The first offset that is too great for the segment."""
+        """The first offset that cannot be in the segment."""
         widest = self.base_offset + OFFSETS_MAX
         return widest if self.limit is None else min(self.limit, widest)
 
@@ -92,8 +92,8 @@ class Segment:
 def segments(replicas: Path) -> list[Segment]:
     """Return the segments below a run's ``replicas`` folder, in order, without internal topics.
 
-    Files that Kafka is deleting, swapping or cleaning are ignored. So are directories that Kafka
-    will delete.
+    Files that Kafka is deleting, swapping or cleaning are ignored, and directories that Kafka will
+    delete.
 
     Raises:
         UsageError: the folder does not exist.
@@ -121,10 +121,11 @@ def of_replica(name: str) -> bool:
 
 
 def left_out(names: Collection[str]) -> str | None:
-    """Describe the missing segments of a replica's directory.
+    """Describe the missing segments of a replica's directory; None if no segment is missing.
 
-    A log always has a segment (LocalLog). Kafka creates a segment before its index, and removes a
-    segment before its index (LogSegment).
+    A log always has a segment (LocalLog). An index without a segment shows that the segment is
+    missing, because Kafka creates the segment first. While Kafka deletes a segment, the file has
+    another ending.
 
     Args:
         names: the names of the files in the folder.
@@ -149,10 +150,7 @@ def left_out(names: Collection[str]) -> str | None:
 
 
 def limited(unordered: Sequence[Segment]) -> list[Segment]:
-    """Return the segments in order.
-
-    The ``limit`` of each segment is the base offset of the replica's next segment.
-    """
+    """Return the segments in order, each with its ``limit``."""
 
     def replica(segment: Segment) -> tuple[int, str, int]:
         return segment.broker, segment.topic, segment.partition

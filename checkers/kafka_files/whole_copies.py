@@ -70,8 +70,8 @@ def incomplete_segment(segment: Segment) -> str:
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
     """Describe the missing offsets between a log's segments; empty if there are none.
 
-    A log without compaction has every offset from its start on. So a gap in its offsets means that
-    a segment, or a segment's end, is missing. Other checkers judge bytes that are no batch.
+    Without compaction a log has every offset from its start on. So a gap means that a segment, or a
+    segment's end, is missing. Other checkers judge bytes that are no batch.
 
     Args:
         compacted: whether compaction may have removed offsets. In such a log, only a torn batch at
@@ -118,9 +118,9 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
     watermark is never above the log's end, and the broker writes it every few seconds
     (UnifiedLog.truncateTo, Partition).
 
-    So even a truncated log reaches the offsets in these files, if the broker ran on after the
-    truncation. Otherwise the copy lacks the last segment, or its files were copied at different
-    times.
+    So a log reaches the offsets in these files, even after a truncation, if the broker ran for some
+    seconds more. A shorter log means that the copy lacks the last segment, or that its files were
+    copied at different times.
 
     Args:
         reached: the offsets that the log had reached, by the file or request that shows this.

@@ -48,7 +48,7 @@ class RecordEvidence:
         disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
         remote: the records at these offsets in the remote tier; None without a remote tier.
         ends: the first and the last offset of every replica.
-        reach: the record counts of the partitions of which the final read returned records.
+        reach: the record counts of each partition, if the final read returned records of it.
     """
 
     topic: str
@@ -143,9 +143,9 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 
 
 def _faults(case: RunFiles) -> list[Row]:
-    """Return the rows of faults, with the time when each injection began, if this time is known.
+    """Return the rows of faults. An injection gets the time of its begin, if this time is known.
 
-    The table has the time when an injected fault had taken effect. Its consequences may be earlier.
+    The table has the time when the fault had taken effect. Its consequences may be earlier.
     """
     schedule = strikes(case.run, without=[file.path for file in case.unread])
     rows = _rows(_read(case, "events/faults"))
@@ -183,7 +183,7 @@ def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
 
 
 def _copies(tables: Tables, log: DataFrame, suspects: dict[str, list[Row]]) -> _Copies:
-    """Return the records in logs at the offsets of all these anomalies, with one Spark job."""
+    """Return the log's records at the offsets of all these anomalies. This is one Spark job."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()

@@ -68,10 +68,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _expired(subject: Subject) -> list[str]:
-    """Return a sentence about the broker whose retention deleted the record, as a list.
-
-    The list is empty if no broker deleted the record.
-    """
+    """Return a list: a sentence if a broker's retention deleted the record, else no sentence."""
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:
         broker, kind = row["broker"], row["kind"]

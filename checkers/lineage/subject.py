@@ -25,8 +25,8 @@ NEVER: Final = (1 << 63) - 1
 class Subject:
     """The offset of an anomaly, and the record that should be there.
 
-    The anomaly's interval begins when the record is sent. The interval ends when later events
-    cannot change the record's outcome.
+    The anomaly's interval begins when the record is sent. It ends when later events cannot change
+    the record's outcome.
     """
 
     evidence: RecordEvidence
@@ -94,7 +94,7 @@ class Subject:
 
     @cached_property
     def cuts(self) -> list[EndOffsetDrop]:
-        """The times when a replica's LEO fell from above the offset to the offset or below it."""
+        """The drops of a replica's LEO from above the offset to the offset or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
     def taken_from(self, cut: EndOffsetDrop) -> bool:
@@ -141,9 +141,9 @@ class Subject:
     def leader_of(self, row: Row) -> Leadership | None:
         """Return the leader and epoch that acknowledged a send; None if this was not observed.
 
-        If a client or a disk shows the leader epoch in which the record was written, the result has
-        that epoch, because the observer may see a leader late, or not at all. Otherwise it has the
-        epoch observed at the time of the send. The result is None if that leader was down, or if
+        The observer may see a leader late, or not at all. So the epoch in which the record was
+        written comes from a client or a disk, if one of them shows it. Otherwise the result is the
+        leader that was observed at the time of the send. It is None if that leader was down, or if
         another record at the offset is from that epoch.
         """
         place = self.partition or 0, row["offset"]

@@ -73,7 +73,7 @@ class ControllerLog:
 
     @property
     def end(self) -> int:
-        """The offset after the log's last record, or after the offsets that a snapshot covers."""
+        """The offset after the log's last record and after all offsets that a snapshot covers."""
         last = self.records["offset"][-1].as_py() + 1 if len(self.records) else 0
         return max([last, *(snapshot.end for snapshot in self.snapshots)])
 

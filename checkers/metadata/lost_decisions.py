@@ -2,17 +2,17 @@
 
 *Announced* decisions are the responses to the harness's own requests
 (``harness.runs.history.DECISIONS``), and the leaders and in-sync replicas that the observer
-received (``PARTITIONS``). On KRaft a controller responds after the commit, and brokers return only
-decisions below the high watermark. So responses of both are final (KIP-595).
+received (``PARTITIONS``). On KRaft these decisions are final (KIP-595): a controller responds after
+the commit, and brokers return only decisions below the high watermark.
 
 *The state at the end*: on KRaft, the checker replays the controllers' metadata logs on disk. The
 most up-to-date log counts, because only a controller with such a log is elected. On ZooKeeper, it
 is the state that the harness read from ZooKeeper before the freeze.
 
 A decision is not lost if a later request may have changed it, even a request without a response. An
-ISR is judged only if the log has all ISRs of its leader epoch. "No leader" is not judged, because a
-broker also reports this if it does not know the leader's address. Without an announced decision, or
-without a known state at the end, the run is "not judged".
+ISR is judged only if all ISRs of its leader epoch are known from the log. "No leader" is not
+judged: a broker also reports it if it does not know the leader's address. Without an announced
+decision, or without a known state at the end, the run is "not judged".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -157,7 +157,7 @@ def _brokers(row: Row) -> tuple[int, ...]:
 
 
 def _unmet(requests: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield a loss for each subject whose last successful request has no effect at the end."""
+    """Yield a loss if the last successful request about a topic, voter and so on has no effect."""
     last = {}
     for row in requests:
         thing = row["kind"], row["subject"], row["partition"], row["setting"]

@@ -4,10 +4,10 @@ Two rules of Raft state which offsets must be equal, under any leader (KIP-595):
 
 - *Log matching.* If two logs have a record of the same epoch at the same offset, all earlier
   records are equal, committed or not.
-- *Committed records stay.* A controller's log equals the leader's log up to the offset that the
-  leader knows for this controller, because each fetch names the follower's last epoch. A log is
+- *Committed records stay.* For each controller, the leader knows an offset up to which the
+  controller's log equals its own, because each fetch names the follower's last epoch. A log is
   never truncated below the high watermark. DescribeQuorum returns both offsets
-  (``harness.runs.history.QUORUM``). So below both offsets, the records must exist and be equal. A
+  (``harness.runs.history.QUORUM``). Below both offsets, the records must exist and be equal. A
   record on the disks of a majority is not always committed: the leader of its epoch must have known
   it (Raft, figure 8).
 
@@ -16,7 +16,7 @@ reaches the next leader. Logs may also differ in a prefix that a snapshot covers
 ends, and in a torn batch at the end after a kill.
 
 The log of a single controller cannot be compared. But it must be complete, and reach its high
-watermark. If this log is complete, the run is "not judged". ZooKeeper has no metadata log.
+watermark. If it is complete, the run is "not judged". ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -72,7 +72,7 @@ class _Pair:
 
     @property
     def end(self) -> int:
-        """The first offset at which the logs may differ, or that one log does not have yet."""
+        """The offset up to which both logs must be equal, or at which one of them ends."""
         return min(self.bound, *(log.end for log in self.logs))
 
     @property
@@ -179,7 +179,7 @@ def _pairs(logs: Sequence[ControllerLog], committed: dict[int, int]) -> Iterator
 
 
 def _matching(left: ControllerLog, right: ControllerLog) -> int:
-    """Return the offset after the last one at which both logs' records have the same epoch."""
+    """Return the offset after the last offset at which both logs' records have the same epoch."""
     bound = 0
     for epoch in left.epochs.keys() & right.epochs.keys():
         (first, last), (begin, end) = left.epochs[epoch], right.epochs[epoch]
@@ -217,7 +217,7 @@ def _record(log: ControllerLog, offset: int) -> Row:
 
 
 def _replica_logs(engine: Engine, pairs: Sequence[_Pair]) -> ReplicaLogs:
-    """Return each pair as a partition with two replicas."""
+    """Return the input of ``compare``: each pair is a partition with two replicas."""
     sides = [(part, pair, log) for part, pair in enumerate(pairs) for log in pair.logs]
     rows = [
         _numbered(part, replica, pair.bound, log) for replica, (part, pair, log) in enumerate(sides)

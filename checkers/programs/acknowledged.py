@@ -66,7 +66,7 @@ def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
     idle=nothing_acknowledged,
 )
 def acknowledged(tables: Tables) -> pa.Table:
-    """Return the records that brokers acknowledged to a program, but that are lost or doubled."""
+    """Return the acknowledged records of programs without input that are lost or doubled."""
     cases = {case.key: case for case in tables.cases if case.plan.without_input}
     rows = [
         {"run": key, **row}

@@ -1,4 +1,4 @@
-"""Proofs of mistakes that double an input. Each function returns a sentence, or empty text."""
+"""Proofs of mistakes that double an input. A function returns a sentence; empty without proof."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,21 +23,21 @@ already read."""
 
 
 def output_outside(evidence: InputEvidence) -> str:
-    """Show that an output is outside of transactions, although positions are in transactions."""
+    """Show that an output was outside of transactions, but that positions were in transactions."""
     says = no_transaction(evidence)
     in_transactions = any(commit.transactional for commit in evidence.commits or ())
     return f"positions are in transactions, and {says}" if says and in_transactions else ""
 
 
 def no_transaction(evidence: InputEvidence) -> str:
-    """Show that an output is outside of transactions, although exactly-once is declared."""
+    """Show that an output was outside of transactions, although exactly-once is declared."""
     if evidence.guarantee != "exactly-once" or evidence.transactional is not False:
         return ""
     return "not all outputs of this input are part of a transaction"
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that positions are committed outside of transactions, and that a commit was late."""
+    """Show that only outputs were in transactions, and that a commit came too late."""
     commits = evidence.commits or ()
     if not evidence.habits.in_transactions or any(commit.transactional for commit in commits):
         return ""
@@ -46,7 +46,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def zombie(evidence: InputEvidence) -> str:
-    """Show that an instance wrote the output after a pause, and another instance meanwhile."""
+    """Show that an instance wrote the output after a pause, and another one during the pause."""
     first, last = evidence.written_ns
     for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
@@ -72,7 +72,7 @@ def _pauses(evidence: InputEvidence) -> Iterator[tuple[InstanceEvent, int]]:
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a rebalance between the output and the commit did not remove the member."""
+    """Show that a rebalance came between output and commit, and the member stayed in the group."""
     first, last = evidence.written_ns
     owned = evidence.owner(first)
     if owned is None or evidence.commits is None:
@@ -138,7 +138,7 @@ def _by(evidence: InputEvidence, position: Position) -> str:
 
 
 def some_partitions(evidence: InputEvidence) -> str:
-    """Show that the member often committed positions of another partition, but not of this one.
+    """Show that a member often committed positions of another partition, but none of this one.
 
     All inputs from the committed position to this input already had their outputs.
     """
@@ -180,7 +180,7 @@ def never_committed(evidence: InputEvidence) -> str:
 
 
 def before_a_gap(evidence: InputEvidence) -> str:
-    """Show that the position stopped at an offset without a record, before inputs with outputs.
+    """Show that the committed position stayed at an offset without a record, and inputs followed.
 
     Such an offset has a transaction marker, an aborted record, or a record that compaction removed.
     """
@@ -202,7 +202,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
 def sent_twice(evidence: InputEvidence) -> str:
     """Show that one instance wrote the output twice, but cannot have read the input twice.
 
-    After a member may have read the input, no instance ended and no rebalance happened.
+    From the first output to the last, no instance ended and no rebalance happened.
     """
     if not _by_one_life(evidence) or _read_before(evidence):
         return ""
@@ -218,9 +218,9 @@ def sent_twice(evidence: InputEvidence) -> str:
 def read_before(evidence: InputEvidence) -> str:
     """Show that a member read the input before and after a rebalance, and processed it twice.
 
-    The member committed the position after the input and then older positions, or it committed the
-    input's own position twice in this generation. A program that only sends an output again commits
-    no position twice.
+    The member committed the position after the input, and then an older position. Or it committed
+    the position after the input twice in this generation. A program that only sends an output again
+    commits no position twice.
     """
     again = _read_before(evidence) if _by_one_life(evidence) else None
     if again is None or evidence.sent_ns is None:
@@ -243,11 +243,11 @@ def read_before(evidence: InputEvidence) -> str:
 
 
 def no_longer_its_own(evidence: InputEvidence) -> str:
-    """Show that an instance wrote an output long after another instance had passed its input.
+    """Show that an instance wrote an output long after another instance had committed its input.
 
-    The late instance had started before the other instance committed. No other instance moved the
-    position back, which would explain a second read of the input. This proof is for groups of
-    KIP-848, which have no generations on the disks.
+    The late instance had started before this commit. No other instance moved the position back,
+    which would explain a second read of the input. This proof is for groups of KIP-848, which have
+    no generations on the disks.
     """
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if evidence.habits.generations or first.by is None or last.by is None:
@@ -289,7 +289,7 @@ def _by_one_life(evidence: InputEvidence) -> bool:
 
 
 def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
-    """Return the generation of the outputs, if its member may have read the input earlier."""
+    """Return the outputs' generation, if its member may have read the input before it began."""
     begun = [of for of in evidence.habits.generations if of[0] <= evidence.written_ns[0]]
     if not begun:
         return None
@@ -301,7 +301,7 @@ def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
 
 
 def sent_again(evidence: InputEvidence) -> str:
-    """Show that a program sent an output twice, although its producer's retries write it once."""
+    """Show that a program sent an output twice: its producer was idempotent, so no retry did."""
     says = sent_twice(evidence) if evidence.idempotent else ""
     return says and f"{says}. The producer was idempotent, so its retries wrote nothing twice"
 
@@ -364,7 +364,7 @@ def both_worked(evidence: InputEvidence) -> str:
 
 
 def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
-    """Return whether brokers or connections had a fault after the time ``since_ns``."""
+    """Return whether brokers or connections had a fault between two times."""
     return any(
         trouble.time_ns <= until_ns and trouble.until_ns >= since_ns
         for trouble in evidence.troubles
@@ -374,7 +374,7 @@ def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
 def put_out(evidence: InputEvidence) -> str:
     """Show that the group removed a member, although there was no fault.
 
-    The member's last poll was longer ago than max.poll.interval.ms, or its last heartbeat was
+    Then the member's last poll was longer ago than max.poll.interval.ms, or its last heartbeat was
     longer ago than session.timeout.ms.
     """
     change = _change_of_owner(evidence)
@@ -386,7 +386,7 @@ def put_out(evidence: InputEvidence) -> str:
 
 
 def taken_over(evidence: InputEvidence) -> str:
-    """Show that a member left the group before it committed the position of the input."""
+    """Show that a member left the group before it committed the position after the input."""
     change = _change_of_owner(evidence)
     return _out_of_group(evidence, change[0], change[2]) if change else ""
 
@@ -402,7 +402,7 @@ def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
 
 
 def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | None:
-    """Return a generation whose member is not in the next generation, and when both began.
+    """Return a generation whose owner of the partition left, its begin, and the next begin.
 
     The first output was written in this generation, whose last commit does not include the input.
     The last output was written later.

@@ -58,7 +58,7 @@ def seconds(time_ns: int) -> str:
 
 
 class FollowingInput(NamedTuple):
-    """An input that has an output: the times at which the input was sent and the output written."""
+    """An input with an output: when the input was sent, and when the output was written."""
 
     offset: int
     sent_ns: int
@@ -73,11 +73,10 @@ class InputEvidence:
         outcome: the input's outcome, such as ``outcomes.LOST``.
         outputs: the committed outputs that name the input, in order of time.
         withdrawn: whether the log has an output of the input in an aborted or open transaction.
-        transactional: whether each output of the input in the log is part of a transaction; None if
-            the run has no copy of the log.
+        transactional: whether all outputs of the input in the log are in transactions; None if the
+            log has no output.
         later_ns: the time of the first output of a later input of the partition.
-        overdue_ns: a function that returns the last time at which an output was written after a
-            commit passed its input (``OutputTimes.overdue``).
+        overdue_ns: ``OutputTimes.overdue`` for the partition.
         commits: the committed offsets of the partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
         undisturbed_ns: the time before which brokers cannot have lost an output.
@@ -94,10 +93,9 @@ class InputEvidence:
             requests.
         gone: acknowledged outputs that no broker's log has.
         unwritten: Produce requests with an output of the input that failed, or got no response.
-        idempotent: whether every output of the input in the log has a producer id; None if the run
-            has no copy of the log.
-        calm: the number of the run's inputs without an output that a commit passed at times without
-            a fault.
+        idempotent: whether all outputs of the input in the log have a producer id; None if the log
+            has no output.
+        calm: how many of the run's inputs a commit passed without output and without fault.
         group: the committed offsets of all partitions.
         whole_ns: a function of an offset. It returns when all inputs from this offset to the input
             had their first outputs.
@@ -141,7 +139,7 @@ class InputEvidence:
 
     @property
     def before(self) -> int:
-        """The committed offset before the first commit whose position is after the input."""
+        """The committed offset just before ``passed``."""
         return position_at(self.commits or (), self.passed.time_ns - 1) if self.passed else 0
 
     @property
@@ -155,13 +153,13 @@ class InputEvidence:
         return next((event for event in events if since_ns <= event.time_ns <= until_ns), None)
 
     def owner(self, time_ns: int) -> tuple[str, Generation] | None:
-        """Return the generation at a time, and its member that owned the input's partition."""
+        """Return the member that owned the input's partition at a time, and its generation."""
         last = [generation for at, generation in self.habits.generations if at <= time_ns]
         member = last[-1].owner(self.partition) if last else None
         return None if member is None else (member, last[-1])
 
     def generation_after(self, before: Generation, since_ns: int) -> tuple[int, Generation] | None:
-        """Return the first generation that began after ``since_ns``, and when it began."""
+        """Return the begin of the first later generation since a time, and this generation."""
         return next(
             (
                 (at, after)
@@ -224,7 +222,7 @@ def evidence_of(
 
 
 def _is_stray(copy: LogCopy, facts: ProgramFacts) -> bool:
-    """Return whether a copy was written outside of transactions, before the final read."""
+    """Return whether a copy was written outside of transactions, before the last instance ended."""
     return not copy.transactional and any(copy.time_ns < event.time_ns for event in facts.events)
 
 
@@ -246,7 +244,7 @@ class _Sent:
     def early_commits(
         self, facts: ProgramFacts, requests: Sequence[tuple[int, int, int]]
     ) -> list[EarlyCommit]:
-        """Return, in order of time, the commits of positions after an input that was not sent yet.
+        """Return the commits of positions after an input that was not sent yet, in order of time.
 
         Commits after a broker's fault are left out, because brokers may have lost another record at
         the offset.
@@ -286,7 +284,7 @@ class _Sent:
         return last is not None and last > offset and offset not in {*offsets.to_pylist()}
 
     def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
-        """Return the input at this index of the list: its offset, and the time of its output."""
+        """Return the input at ``place``, its offset and its output's time; None without a send."""
         if place is None:
             return None
         offset, output_ns = place

@@ -94,8 +94,7 @@ class Output(NamedTuple):
     """An output: its time in nanoseconds since the run's start, and its partition and offset.
 
     Attributes:
-        by: the request that wrote the output, if the run recorded requests. The response to this
-            request acknowledged the output.
+        by: the request that wrote the output, if the run recorded requests.
         place: the location of the output, as text.
     """
 
@@ -134,7 +133,7 @@ class ProgramFacts:
         names: all records that were sent; the column ``value`` has their names.
         outputs: the rows of kind output, with the columns ``history.OUTPUTS``.
         exempt: names of the inputs that need no output.
-        acknowledged: records that a program without input reported as written, in
+        acknowledged: the records that a program without input printed as written, in
             ``outcomes.INPUT``; the column ``partition`` has the number of the instance.
         complete: whether all outputs were read, and at least one output names an input.
         positions: the group's last committed offset in each partition.
@@ -202,7 +201,7 @@ class ProgramFacts:
 
     @property
     def undisturbed_ns(self) -> int:
-        """The time until which only the program had faults, and no broker."""
+        """The time until which no broker had a fault; the program may have had faults."""
         if self.troubles is None:
             return 0
         of_brokers = (fault for fault in self.troubles if not fault.fault.startswith("app-"))
@@ -232,7 +231,7 @@ def position_at(commits: Sequence[Position], time_ns: int) -> int:
 
 
 def passed_by(commits: Sequence[Position], offset: int) -> Position | None:
-    """Return the first commit of a position after an offset; None without such a commit."""
+    """Return the first commit whose position is after an offset; None without such a commit."""
     return next((commit for commit in commits if commit.offset > offset), None)
 
 

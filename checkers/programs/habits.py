@@ -53,24 +53,22 @@ class EarlyCommit(NamedTuple):
 class Habits:
     """The order of a program's commits and outputs, counted over a complete run.
 
+    A commit *passes* the inputs from the previous committed position to its own.
+
     Attributes:
-        ahead: the number of commits that came before all outputs of the inputs that they newly
-            passed.
-        amid: the number of commits that came after some of these outputs and before other outputs.
-        behind: the number of commits that came after all of these outputs.
-        newest: the number of ``amid`` commits that came after the output of the last input before
-            the committed position.
-        late_ns: the longest time from a ``newest`` commit to an output of an input before its
-            position.
+        ahead: the number of commits before the outputs of all inputs that they passed.
+        amid: the number of commits after some of these outputs and before other outputs.
+        behind: the number of commits after all of these outputs.
+        newest: the number of ``amid`` commits after the output of the last input that they passed.
+        late_ns: the longest time from a ``newest`` commit to an output of an input that it passed.
         interval_s: the seconds between two commits, if the program commits on a timer; else None.
         generations: the group's generations in order; times are nanoseconds since the run's start.
         in_transactions: whether all outputs are in transactions; None if no disk has outputs.
         fenced: transactions that another instance fenced while all instances were alive.
-        past_the_end: commits of positions after the log's end, in order of time.
+        past_the_end: commits of positions after inputs that were not sent yet, in order of time.
         aborted: the end of each transaction that was not committed.
         busy_s: the number of seconds in which outputs were written, without gaps of more than 3 s.
-        reversals: the number of commits whose position is older than the previous commit's, in one
-            generation.
+        reversals: how often a position was older than the previous position of its generation.
     """
 
     ahead: int = 0
@@ -136,9 +134,9 @@ class Habits:
 
     @property
     def commits_newest(self) -> bool:
-        """True if nearly every early commit came right after the output of the last passed input.
+        """True if nearly all commits that are not ``behind`` are ``newest``.
 
-        A timer commits before that output as often as after it.
+        A timer commits before the output of the last input as often as after it.
         """
         early = self.ahead + self.amid
         return self.newest >= _ENOUGH_COMMITS and self.newest >= _STEADY * early
@@ -163,11 +161,11 @@ class Habits:
 def interval_s(gaps_s: Sequence[float]) -> float | None:
     """Return the interval, in seconds, that divides nearly all gaps; None if there is none.
 
-    A timer skips a commit if the position has not changed, and it is late on a busy machine. Each
-    gap is divided by the interval, and the remainder becomes an angle. The interval fits if the
-    mean component of the angles towards 0 is at least ``_ALIKE``, and if this is unlikely by
-    chance. This is the V test of circular statistics (E. Batschelet, Circular Statistics in
-    Biology, 1981).
+    A timer skips a commit if the position has not changed, and it is late on a busy machine. So a
+    gap is about a multiple of the interval. The remainder of each division becomes an angle. The
+    interval fits if the mean cosine of the angles is at least ``_ALIKE``, and if this is unlikely
+    by chance: the V test of circular statistics (E. Batschelet, Circular Statistics in Biology,
+    1981).
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if not len(gaps):
@@ -234,7 +232,7 @@ def _busy_s(facts: ProgramFacts) -> float:
 
 
 def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) -> list[float]:
-    """Return the seconds between consecutive commits, without gaps that have an event.
+    """Return the seconds between consecutive commits, without gaps that contain an event.
 
     An event is the begin, end or pause of an instance, or a fault. The commit timer of a single
     instance starts when the instance gets its partitions. A commit at an instance's clean shutdown

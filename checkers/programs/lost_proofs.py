@@ -1,7 +1,7 @@
 """Proofs of mistakes that lose an input or half of it.
 
-Each function returns a sentence; empty without proof. A commit *passes* an input if the committed
-position is after the input.
+Each function returns the proof as a sentence; empty without proof. A commit *passes* an input if
+the committed position is after the input.
 """
 
 from collections.abc import Collection
@@ -29,7 +29,7 @@ _ONE_ACK: Final = frozenset((1,))
 
 
 def given_twice(evidence: InputEvidence) -> str:
-    """Show that another input had the offset before, so that readers may miss this input."""
+    """Show that another input had this input's offset before. Later readers may miss this input."""
     if evidence.rival is None:
         return ""
     return (
@@ -102,7 +102,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def shared_id(evidence: InputEvidence) -> str:
-    """Show that instances fence each other, and continue after their transactions are aborted."""
+    """Show that instances fence each other, and continue after their transactions were aborted."""
     passed = evidence.passed
     fenced = evidence.habits.fenced
     if passed is None or not passed.transactional or not fenced:
@@ -119,7 +119,7 @@ def shared_id(evidence: InputEvidence) -> str:
 def no_way_back(evidence: InputEvidence) -> str:
     """Show that a transaction was aborted, and that its inputs were not read again.
 
-    An output that the program did not send before the abort is in no log, so it proves nothing.
+    The log need not have the output: the program may not have sent it before the abort.
     """
     passed = evidence.passed
     if passed is None or not passed.transactional:
@@ -208,7 +208,7 @@ def begins_at_latest(evidence: InputEvidence) -> str:
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a member stayed in its group at a rebalance, but never finished its input."""
+    """Show that a member stayed in its group at a rebalance, but never wrote the input's output."""
     passed = evidence.passed
     owned = passed and evidence.owner(passed.time_ns)
     if passed is None or owned is None or passed.transactional:
@@ -244,7 +244,7 @@ def commits_automatically(evidence: InputEvidence) -> str:
 
 
 def newest_committed(evidence: InputEvidence) -> str:
-    """Show that the program committed the newest output's position before it ended this input."""
+    """Show that the program commits the newest output's position before older inputs' outputs."""
     passed, habits = evidence.passed, evidence.habits
     if passed is None or passed.transactional or not habits.commits_newest:
         return ""
@@ -264,7 +264,7 @@ def newest_committed(evidence: InputEvidence) -> str:
 
 
 def committed_twice(evidence: InputEvidence) -> str:
-    """Show that two parts of a program commit positions, and that one commits before the output."""
+    """Show that two parts of a program commit positions, one of them before the output."""
     passed, habits = evidence.passed, evidence.habits
     if passed is None or passed.transactional or not habits.commits_in_two_places:
         return ""
@@ -276,7 +276,7 @@ def committed_twice(evidence: InputEvidence) -> str:
 
 
 def committed_first(evidence: InputEvidence) -> str:
-    """Show that a position was committed before the output, unless the program never does this."""
+    """Show that a position was committed before the output; empty if the program usually waits."""
     return "" if evidence.habits.awaits_outputs else _ahead_of_its_output(evidence)
 
 
@@ -288,7 +288,7 @@ def _ahead_of_its_output(evidence: InputEvidence) -> str:
 
 
 def _unanswered(evidence: InputEvidence) -> str:
-    """Show by requests that a position was committed although the output was never acknowledged."""
+    """Show by requests that a position was committed, but the output was never acknowledged."""
     passed = evidence.passed
     if passed is None or not evidence.unwritten or evidence.gone:
         return ""
@@ -300,10 +300,10 @@ def _unanswered(evidence: InputEvidence) -> str:
 
 
 def _ended_before_its_output(evidence: InputEvidence) -> str:
-    """Show that an instance ended after a commit, but before the outputs of inputs that it passed.
+    """Show that an instance ended after a commit, before the passed inputs had their outputs.
 
-    One of two facts must hold: no later input of the partition had an output before the instance
-    ended, or outputs of passed inputs were still written after the commit. All existing outputs of
+    One of two facts must hold. No later input of the partition had an output before the instance
+    ended. Or outputs of passed inputs were still written after the commit. All existing outputs of
     a half processed input were written between the commit and the instance's end.
     """
     passed = evidence.passed
@@ -342,7 +342,7 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
 
 
 def error_ignored(evidence: InputEvidence) -> str:
-    """Show by requests that an input was passed although its output could not be delivered."""
+    """Show by requests that a commit passed an input whose output could not be delivered."""
     says = _unanswered(evidence) if evidence.habits.awaits_outputs else ""
     return says and (
         f"{says}. This program otherwise commits a position after the outputs of all "
@@ -364,7 +364,7 @@ def passed_in_trouble(evidence: InputEvidence) -> str:
 
 
 def passed_by_transaction(evidence: InputEvidence) -> str:
-    """Show that a transaction committed a position after an input without the input's output.
+    """Show that a transaction committed a position after an input, but not the input's output.
 
     Brokers record nothing about an aborted transaction without records.
     """
@@ -373,7 +373,7 @@ def passed_by_transaction(evidence: InputEvidence) -> str:
 
 
 def passed_calmly(evidence: InputEvidence) -> bool:
-    """Return whether a commit passed an input without an output at a time without faults.
+    """Return whether a commit passed an input without an output, at a time without faults.
 
     A partition without a committed position is ignored: the group may have begun after its first
     inputs.
@@ -414,10 +414,10 @@ def passed_at_first(evidence: InputEvidence) -> str:
 
 
 def passed_over(evidence: InputEvidence) -> str:
-    """Show that an instance continued with later inputs without an output of this input.
+    """Show that an instance continued with later inputs, but never wrote this input's output.
 
-    Nothing is proved if an instance ended soon after: it may have sent the output. For a program
-    that never commits a position before the outputs, an instance's end changes nothing.
+    If an instance ended soon after, nothing is proved: it may have sent the output. If the program
+    never commits a position before the outputs, an instance's end does not matter.
     """
     passed = evidence.passed
     if passed is None or evidence.later_ns == FOREVER:
@@ -437,5 +437,5 @@ def passed_over(evidence: InputEvidence) -> str:
 
 
 def _time_of(evidence: InputEvidence, position: int) -> int:
-    """Return the time of a position's first commit; 0 if the position was never committed."""
+    """Return the time of a position's first commit; 0 without such a commit."""
     return next((c.time_ns for c in evidence.commits or () if c.offset == position), 0)

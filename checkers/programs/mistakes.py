@@ -1,8 +1,8 @@
 """The mistakes of programs: for each mistake, the evidence that shows it, and the fix.
 
 A finding names the first mistake in this list that the disks and the instances' events prove. If
-they prove no mistake, the cause is unknown. A broker that had a fault may have lost an acknowledged
-output. So a missing output after the first fault of a broker proves no mistake of the program.
+they prove none, the cause is unknown. After the first fault of a broker, a missing output proves no
+mistake of the program: the broker may have lost an acknowledged output.
 """
 
 from collections.abc import Callable

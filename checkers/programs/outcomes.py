@@ -68,9 +68,8 @@ def input_outcomes(
     Args:
         inputs: with the columns ``INPUT``; a row for each copy.
         outputs: with a column ``input``, the name of an input or null; a row for each output.
-        positions: the group's last committed offset in each partition; None without any.
-        complete: whether all outputs are known; otherwise no input counts as lost or half
-            processed.
+        positions: the group's last committed offset in each partition; None without a commit.
+        complete: whether all outputs are known. If not, no input counts as lost or half processed.
         needed: the number of outputs that each input should have.
         exempt: names of inputs that need no output.
     """
@@ -116,7 +115,7 @@ def strange_outputs(names: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
-    """Return the inputs whose first output comes after a later input's, with the later input.
+    """Return the inputs whose first output comes after the first output of a later input.
 
     Inputs are compared if they are in one partition and their first outputs are in one partition.
     Only an input's first output is compared, because a program may process inputs again after a
@@ -160,7 +159,7 @@ def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def _highest(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each index, the index of the highest offset among the rows up to it."""
+    """Return, for each index, the index of the highest offset up to it."""
     rises = offsets == np.maximum.accumulate(offsets)
     return np.maximum.accumulate(np.where(rises, np.arange(len(offsets)), 0))
 

@@ -54,7 +54,7 @@ class LogCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLog:
-    """The copies of an output on disks.
+    """The log of a program's output topic, from the disks.
 
     If several disks have a record, the copy in the longest log is used. If the program's outputs
     name inputs in a header, or by a function that this process lacks, ``copies`` is empty.
@@ -64,8 +64,8 @@ class OutputLog:
         in_transactions: whether all records are part of a transaction; None without records.
         appended_ns: the append time of the record at each partition and offset, in the longest
             logs.
-        whole_until_ns: the time since the run's start before which the disks lack no appended
-            record.
+        whole_until_ns: the time since the run's start until which the disks have every record that
+            a broker appended.
     """
 
     copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
 
 
 def _whole_until_ns(log: Sequence[Row], started_ms: float) -> int:
-    """Return the time until which a log has all appended records: its first leader epoch's end.
+    """Return the time until which a log has all appended records: the end of leader epoch 0.
 
     Records are lost only at the end of a leader epoch, if the next leader's log lacks them. So no
     record between two records of the first leader epoch was lost, with any ``acks`` (KIP-101).

@@ -21,7 +21,7 @@ class _Outputs(NamedTuple):
 
 
 class OutputsAround(NamedTuple):
-    """The first outputs of the inputs between two committed positions, and their times.
+    """The first outputs of the inputs that a commit passed, and their times.
 
     Attributes:
         before: whether some of these outputs were written before the commit.
@@ -59,11 +59,12 @@ class OutputTimes:
         return int(min(times[offsets > offset], default=FOREVER))
 
     def overdue(self, partition: int, since: int, passed: Position, until_ns: int) -> int | None:
-        """Return the last time at which an output was written after a commit passed its input.
+        """Return the last time after a commit at which an output of a passed input was written.
 
         Args:
             partition: the inputs' partition.
-            since: the committed offset before the commit.
+            since: the committed offset before the commit. The commit passed the inputs from here
+                on.
             passed: the commit.
             until_ns: outputs that were written after this time are ignored.
         """
@@ -73,9 +74,9 @@ class OutputTimes:
         return int(late.max()) if len(late) else None
 
     def around(self, partition: int, since: int, passed: Position) -> OutputsAround:
-        """Return the first outputs before and after a commit.
+        """Return when the inputs that a commit passed had their first outputs.
 
-        Only inputs between the previous position and the commit's position are considered.
+        These are the inputs from offset ``since``, the previous position, to the commit's position.
         """
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < passed.offset)

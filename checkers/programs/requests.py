@@ -106,7 +106,7 @@ class ProgramRequests:
         return list(zip(*columns, strict=True))
 
     def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
-        """Return acknowledged outputs whose offset now has no record, or a later record.
+        """Return acknowledged outputs that are lost: their offset has no record, or a later record.
 
         Args:
             appended_ns: the append time of the record at each partition and offset; the function

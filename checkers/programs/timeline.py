@@ -108,7 +108,7 @@ def _sender(request: ProgramRequest | None) -> str:
 
 
 def _span(evidence: InputEvidence, since_ns: int) -> tuple[int, int]:
-    """Return the interval of the events to show. It ends at the next start after the outputs."""
+    """Return the interval of the events to show: until an instance starts or resumes afterwards."""
     times = [output.time_ns for output in evidence.outputs]
     times += [evidence.passed.time_ns] if evidence.passed else []
     last = max(times, default=since_ns)

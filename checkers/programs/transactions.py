@@ -72,8 +72,9 @@ def program_in_transactions(tables: Tables) -> pa.Table:
 def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
     """Yield the inputs that have an output, although every copy of the input was aborted.
 
-    The final reader reads only committed records, so it returned none of these inputs. If a program
-    processed nearly all aborted inputs before its positions, it reads with ``read_uncommitted``.
+    The final reader reads only committed records, so it returned none of these inputs. If nearly
+    all aborted inputs before the committed positions have an output, the program reads with
+    ``read_uncommitted``.
     """
     if not facts.plan.workload.transactions:
         return
@@ -108,7 +109,7 @@ class _End(NamedTuple):
 
 
 def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
-    """Return the end of each input's transaction, by input; of several copies, a commit counts."""
+    """Return the end of each input's transaction, by input; if any copy was committed, its end."""
     ends: dict[str, _End] = {}
     for partition in range(facts.plan.topic.partitions):
         open_: dict[int, list[tuple[str, Row]]] = defaultdict(list)
@@ -149,7 +150,7 @@ def _timed_out(
 ) -> str:
     """Return a sentence if a transaction timed out because a later start used another id.
 
-    The run has more transactional ids than instances, so an instance started again with a new id.
+    The run has at least as many other transactional ids as instances: each start used a new id.
     """
     begin_ns, end_ns = _span(transaction, facts)
     ended = next(

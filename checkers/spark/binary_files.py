@@ -19,16 +19,13 @@ _PIECE: Final = 16 << 20
 
 
 def binary(spark: SparkSession, *paths: str) -> DataFrame:
-    """Return files, and all files below directories. Names that begin with . or _ are left out."""
+    """Return files, and all files below folders. Names that begin with . or _ are left out."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     return reader.load([literal(path) for path in paths])
 
 
 def paths_of(files: DataFrame) -> list[str]:
-    """Return the paths of files, as Spark writes them.
-
-    Empty files are missing, as they have no rows.
-    """
+    """Return the paths of files, as Spark writes them. Empty files are missing."""
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 
@@ -49,7 +46,7 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield each file of a task of ``contents``: its path, and a temporary copy that is open."""
+    """Yield the path and an open temporary copy of each file in the rows of ``contents``."""
     pieces = (
         pair
         for batch in batches

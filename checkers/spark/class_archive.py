@@ -30,7 +30,7 @@ def flags(java_home: Path) -> Flags:
 
 
 def _rehearse(sharing: Flags) -> None:
-    """Judge an artificial run in a child process, which ends with this process at the latest."""
+    """Judge an artificial run in a child process, which never outlives this process."""
     command = [sys.executable, "-m", "highwater.checkers.archive_training", *sharing]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as child:

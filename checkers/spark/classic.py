@@ -145,9 +145,9 @@ def start(
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Return False for py4j's log messages with the traceback of an error.
+    """Return False for py4j's log messages about an error, which have its traceback.
 
-    py4j logs such an error when the JVM has ended, and its caller also gets the error as an
+    py4j logs an error when the JVM has ended. The caller of py4j also gets the error as an
     exception. py4j's own thread (``clientserver.FinalizerWorker``) has no caller.
     """
     return record.module != "java_gateway"
@@ -231,9 +231,9 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 def _clear(folder: Path, launching: threading.Lock) -> None:
     """Remove Spark's folder after every JVM that uses it was killed.
 
-    A JVM that is still starting would make the directory again, or fail to find it and never end. A
-    JVM starts only under the lock ``launching``. So this function acquires the lock, and never
-    releases it.
+    A JVM starts only under the lock ``launching``. This function acquires the lock, and never
+    releases it: a JVM that is still starting would make the folder again, or fail to find it and
+    never end.
     """
     deadline = time.monotonic() + _END_LIMIT_S
     while not launching.acquire(timeout=_LOOK_S) and time.monotonic() < deadline:
@@ -263,8 +263,8 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    A JVM exits at the end of its input, unless it hangs. A later process with the same id is not
-    killed.
+    This is for a JVM that hangs; others exit at the end of their input. A later process with the
+    same id is not killed.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _KILL_LATER, str(jvm)],

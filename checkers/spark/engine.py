@@ -61,16 +61,16 @@ class Engine:
         return Rows(self, table.schema, table=table)
 
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return a frame's rows.
+        """Return a frame's rows. A small frame is collected into this process.
 
-        If ``size``, the greatest number of rows, is small, this process holds them.
+        ``size`` is the greatest possible number of rows.
         """
         if size <= self.here:
             return self.table(collected(frame, schema))
         return self.there(frame, schema, size)
 
     def there(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return a frame's rows, which remain in Spark even if they are few."""
+        """Return a frame's rows, which stay in Spark even if they are few."""
         return Rows(self, schema, frame=frame, size=size)
 
     def given(self, table: pa.Table) -> DataFrame:
@@ -81,7 +81,7 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Return a frame's rows of unknown number. The rows are computed only once."""
+        """Return a frame's rows, if their number is unknown. The rows are computed only once."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
@@ -153,7 +153,7 @@ class Rows:
         return self._there(mapped(moved, run, schema), schema)
 
     def where(self, bits: int, column: str = "fact") -> "Rows":
-        """Return the rows that have any of these bits in a column."""
+        """Return the rows in which a column has any of these bits."""
         mask = pa.scalar(bits, pa.int32())
         return self._filter(
             lambda table: pc.not_equal(pc.bit_wise_and(table[column], mask), 0),
@@ -192,7 +192,7 @@ class Rows:
         return self._there(self.frame().select(*names), schema)
 
     def counts(self, names: Sequence[str]) -> pa.Table:
-        """Return how often each value of some columns occurs (``count``), in this process."""
+        """Return how often each combination of values occurs (``count``), in this process."""
         if self._table is not None:
             grouped = self._table.group_by(list(names)).aggregate([([], "count_all")])
             return grouped.rename_columns([*names, "count"])
@@ -209,7 +209,7 @@ class Rows:
         return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
-        """Return the few distinct values of some columns, in this process."""
+        """Return the distinct values of some columns, in this process."""
         few = self.select(names)
         if few.here:
             return few.table().group_by(list(names)).aggregate([])
@@ -218,7 +218,8 @@ class Rows:
     def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
         """Join these rows with other rows on ``keys``, which are not null.
 
-        ``semi`` returns the rows that match another row; ``anti`` returns the rows that match none.
+        ``semi`` returns the rows that match some other row; ``anti`` returns the rows that match
+        none.
         """
         added = [field for field in other.schema if how == "inner" and field.name not in keys]
         schema = pa.schema([*self.schema, *added])
@@ -242,14 +243,11 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """Return the same rows.
-
-        If they are few, they are collected into this process, to be read once.
-        """
+        """Return the same rows. A few rows are collected into this process, to be read once."""
         return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
-        """Return the same rows, computed once, and in this process if they are few."""
+        """Return the same rows, computed once; in this process if they are few."""
         if self.here:
             return self
         frame = self._engine.keep(self.frame())

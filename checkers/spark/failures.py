@@ -25,10 +25,7 @@ def first_line(error: Exception) -> str:
 
 
 def require_alive(session: SparkSession) -> None:
-    """Raise an error if a session no longer responds.
-
-    The errors of such a session are not about a run.
-    """
+    """Raise an error if a session no longer responds. Its errors are not about a run."""
     try:
         session.sql("SELECT 1").collect()
     except Exception as error:

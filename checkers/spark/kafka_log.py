@@ -117,10 +117,7 @@ def replicas_of(path: Path) -> Path:
 
 
 def about(segments_read: Iterable[Segment]) -> int:
-    """Return an estimate of the number of records.
-
-    The estimate is 0 only if all segments are empty and local.
-    """
+    """Return an estimate of the number of records; 0 only if all segments are empty and local."""
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
@@ -149,7 +146,7 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange
 
 
 def _size(segment: Segment) -> int:
-    """Return the number of bytes of a segment to read.
+    """Return how many bytes of a segment must be read.
 
     A hole (an unwritten part) at the segment's end is reported as damage, but its bytes are not
     read.
@@ -197,7 +194,7 @@ def read_log(
 ) -> DataFrame:
     """Return the records of these runs. A path is a run's folder, or its folder ``replicas``.
 
-    Only ``columns`` are read: Spark does not find unused columns itself.
+    Name the ``columns`` that you use: Spark itself does not leave out unused columns.
 
     Raises:
         UsageError: a path is not a folder, or there is no such column.

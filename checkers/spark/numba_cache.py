@@ -51,7 +51,7 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
 def _use(folder: Path) -> None:
     """Make the folder and mark it as used. Remove all folders except the latest few.
 
-    A directory that was used within the last hour remains, because another process may write to it.
+    A folder that was used within the last hour remains: another process may write to it.
     """
     with contextlib.suppress(OSError):  # Numba itself handles a cache that cannot be written
         folder.mkdir(parents=True, exist_ok=True)

@@ -55,9 +55,7 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
 
 
 class SparkStarter:
-    """Starts the session at once, and returns the session when it is needed.
-
-    The session ends with this process.
+    """Starts the session at once, and returns it when needed. The session ends with this process.
 
     Args:
         options: the session's options.

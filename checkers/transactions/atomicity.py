@@ -1,9 +1,9 @@
 """``torn-transaction``: the final read returns some records of a transaction, but not all.
 
-A transaction is atomic (KIP-98). Other checkers report missing records of a committed transaction,
-and returned records of an aborted transaction. This checker judges transactions whose outcome the
-client does not know, after a timeout or a crash during the commit. A record is missing if the final
-read passed the offset that the record's producer received, or read the complete partition.
+A transaction is atomic (KIP-98). This checker judges transactions whose outcome the client does not
+know, after a timeout or a crash during the commit. (Other checkers report missing records of a
+committed transaction, and returned records of an aborted transaction.) A record is missing if the
+final read passed the offset that the record's producer received, or read the complete partition.
 """
 
 from functools import partial
@@ -43,10 +43,7 @@ received. ``there`` is the offset at which the final read returned the record (n
 
 
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge.
-
-    The text is empty if there are transactions in a topic without compaction.
-    """
+    """Return why a run cannot be judged; empty if it has transactions and no compaction."""
     if case.compacted:
         return "compaction may remove records of a transaction"
     return "" if case.plan.workload.transactions else "no producer uses transactions"
@@ -66,7 +63,7 @@ def _without_transactions(_tables: Tables, case: RunFiles) -> str:
     idle=_without_transactions,
 )
 def torn_transactions(tables: Tables) -> Rows | None:
-    """Return the transactions of which only a part is in the log."""
+    """Return findings about transactions of which only a part is in the log."""
     rows = unknown_sends(tables)
     return None if rows is None else rows.by(["operation"], torn, FINDING)
 
@@ -99,7 +96,7 @@ def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
 
 
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return sends with the offsets of their records, as ``SENDING`` rows.
+    """Return sends of unknown outcome with the offsets of their records, as ``SENDING`` rows.
 
     All rows of one ``key`` must be in one table.
     """
@@ -113,7 +110,7 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def torn(rows: pa.Table) -> pa.Table:
-    """Return the transactions of which only a part is in the log.
+    """Return findings about transactions of which only a part is in the log.
 
     All rows of one ``operation`` must be in one table.
     """

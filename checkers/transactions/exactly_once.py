@@ -5,12 +5,12 @@ commits the group's offsets together with its records (KIP-98, KIP-447). So each
 is in one committed transaction of the group. A transaction *took effect* if its commit was
 acknowledged, or if the final read returned one of its records.
 
-- *processed-twice*: two transactions of a group that took effect have read the same record at the
-  same offset.
-- *unprocessed*: a group skipped an acknowledged record that the final read returned. Transactions
-  that took effect have read records before and after it. No transaction that took effect, or may
-  have taken effect, has read it. Every read of a greater offset began after the record was
-  acknowledged. (If not, the log was truncated, which is another anomaly.)
+- *processed-twice*: two transactions of a group read the same record at the same offset, and both
+  took effect.
+- *unprocessed*: the final read returned an acknowledged record that a group skipped. Transactions
+  that took effect read records before and after it. No transaction that may have taken effect read
+  it. Every read of a greater offset began after the record was acknowledged. (If not, the log was
+  truncated, which is another anomaly.)
 """
 
 from collections.abc import Sequence
@@ -90,7 +90,7 @@ _loops = partial(
     idle=_without_loops,
 )
 def loops(tables: Tables) -> Rows | None:
-    """Return the records that loops processed twice, or not at all."""
+    """Return findings about records that loops processed twice, or not at all."""
     sends = unknown_sends(tables)
     if sends is None:
         return None
@@ -100,12 +100,12 @@ def loops(tables: Tables) -> Rows | None:
 
 
 def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
-    """Return the records that loops processed twice, or not at all; None without loops.
+    """Return findings about records that loops processed twice, or not at all; None without loops.
 
     Args:
         view: the clients' view of the runs.
-        landed: the operations of unknown outcome of which the final read returned a record, by
-            number.
+        landed: the numbers of the operations of unknown outcome that took effect, because the final
+            read returned one of their records.
 
     Returns:
         Rows of ``FINDING``.
@@ -141,7 +141,7 @@ def _members(view: ClientHistory) -> pa.Table:
 
 
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
-    """Return the reads of transactions that took effect or may have, as ``PLACE`` rows.
+    """Return the reads of transactions that may have taken effect, as ``PLACE`` rows.
 
     All rows of one ``operation`` must be in one table.
 
@@ -249,8 +249,8 @@ def _findings(
     """Return findings with two steps each, as ``FINDING`` rows.
 
     Args:
-        ends: ``client`` and ``at`` of each step's row.
-        record: ``client, at, offset`` of one row for each record, and the ``group``.
+        ends: for each of the two steps, ``client`` and ``at`` of its rows.
+        record: ``client, at, offset`` of a row of each record, and the ``group``.
         names: the groups' names, by number.
     """
     group = pa.array([names[number] for number in record["group"]], pa.string())

@@ -1,10 +1,10 @@
 """``hanging-transaction``: a partition has an open transaction that its coordinator has ended.
 
 A coordinator writes a marker into every partition of a transaction that it ends, and then completes
-the transaction (KIP-98). A record of the transaction that arrives after the marker opens the
-transaction again. No client will end it. So the last stable offset does not move any more, and
-read_committed readers get no later record (KAFKA-14402, KIP-890). Two logs on the disks show this:
-the partition's log, and the coordinator's log, ``__transaction_state``.
+the transaction (KIP-98). If a record of the transaction arrives after the marker, the record opens
+the transaction again, and no client will end it. So the last stable offset does not move any more,
+and read_committed readers get no later record (KAFKA-14402, KIP-890). Two logs on the disks show
+this: the partition's log, and the coordinator's log, ``__transaction_state``.
 """
 
 from collections.abc import Iterable
@@ -76,9 +76,9 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
     A producer's transaction is open if no replica of the partition has a marker of that producer
     after the transaction's records. The coordinator has ended it if its last state for the producer
-    id, with any epoch, is Empty, CompleteCommit or CompleteAbort, or if that state was removed.
-    With another state, or without a state, the transaction may still end. (A coordinator writes
-    Ongoing before a record may be appended, so the time of the state does not matter.)
+    id is Empty, CompleteCommit or CompleteAbort, with any epoch, or was removed. Otherwise the
+    transaction may still end. (A coordinator writes Ongoing before a record may be appended, so the
+    time of the state does not matter.)
 
     A partition is not judged if one of its replicas is missing or damaged, because that replica
     might have the marker. In a compacted topic each replica is judged separately: its cleaner keeps
@@ -107,7 +107,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
 
 def _tells(case: RunFiles) -> bool:
-    """Return whether a run has transactions, and all disks that show the ends of transactions."""
+    """Return whether a run has transactions, and the disks of all replicas and coordinators."""
     topic, folder = case.plan.topic, case.run.coordinators
     unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     whole = len(case.replicas) >= topic.partitions * topic.replication_factor
@@ -115,7 +115,7 @@ def _tells(case: RunFiles) -> bool:
 
 
 def _without_late(tables: Tables, compacted: Iterable[RunFiles]) -> DataFrame:
-    """Return the log without those replicas of compacted topics that are not judged."""
+    """Return the log without the replicas of compacted topics that are not judged."""
     log = tables.log
     for case in compacted:
         ends = [end for end in log_ends(tables) if end.run == case.key]
@@ -166,9 +166,9 @@ def _open(log: DataFrame, cases: Iterable[RunFiles]) -> DataFrame:
 
 
 def _states(case: RunFiles) -> dict[int, _Coordinated]:
-    """Return the coordinators' last state for each producer id.
+    """Return the coordinators' last state for each producer id, with its transactional id.
 
-    If a transaction may be open, ``state`` is empty.
+    ``state`` is empty if a transaction may be open.
     """
     last: dict[str, tuple[TransactionRecord, str]] = {}
     for record in filter(None, map(transaction_record, coordinator_records(case, TOPIC) or ())):

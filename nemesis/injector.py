@@ -136,15 +136,13 @@ class Nemesis:
             raise UsageError(
                 f"there is no broker {broker}", hint=f"{[*self._cluster.brokers]} run."
             )
-        stack = contextlib.ExitStack()
-        target = _target(chosen, broker, message)
-        with self._lock:
-            before = self._in_the_way(chosen, broker, target)
-            kills = before is not None and (before.fault.name, name) == ("pause", "kill")
-            if before is not None and (not kills or target in self._in_healing):
-                raise FaultConflictError(f"{target} already has an open fault: {before.fault.name}")
-            whom = broker if chosen.scope == "broker" else None
-            self._open[target] = _Open(fault=chosen, target=target, broker=whom, stack=stack)
+        opened = _Open(
+            fault=chosen,
+            target=_target(chosen, broker, message),
+            broker=broker if chosen.scope == "broker" else None,
+            stack=contextlib.ExitStack(),
+        )
+        before = self._occupy(opened, broker)
         aim = FaultTarget(
             broker=broker,
             controllers=self._controllers(chosen, controllers),
@@ -162,18 +160,37 @@ class Nemesis:
             note=partial(self._fault_log.fault, name, "note"),
         )
         try:
-            effect = stack.enter_context(contextlib.contextmanager(chosen.body)(self._cluster, aim))
+            effect = opened.stack.enter_context(
+                contextlib.contextmanager(chosen.body)(self._cluster, aim)
+            )
         except BaseException:
             with self._lock:
-                self._open.pop(target)
+                self._open.pop(opened.target)
                 if before is not None:
-                    self._open[target] = before
+                    self._open[before.target] = before
             raise
         if before is not None:
             before.stack.close()  # the killed process can no longer be resumed
-            self._fault_log.fault(before.fault.name, "heal", f"{target} is paused no more", broker)
+            says = f"{before.target} is paused no more"
+            self._fault_log.fault(before.fault.name, "heal", says, broker)
         effect = FaultEffect(effect) if isinstance(effect, str) else effect
-        self._fault_log.fault(name, "inject", effect.says, whom, removed=effect.rows)
+        self._fault_log.fault(name, "inject", effect.says, opened.broker, removed=effect.rows)
+
+    def _occupy(self, opened: _Open, broker: int | None) -> _Open | None:
+        """Register a fault as open. Return the open pause that this kill replaces, if any.
+
+        Raises:
+            FaultConflictError: an open fault excludes it.
+        """
+        with self._lock:
+            before = self._in_the_way(opened.fault, broker, opened.target)
+            names = before and (before.fault.name, opened.fault.name)
+            if before and (names != ("pause", "kill") or opened.target in self._in_healing):
+                raise FaultConflictError(
+                    f"{opened.target} already has an open fault: {before.fault.name}"
+                )
+            self._open[opened.target] = opened
+        return before
 
     def _controllers(self, chosen: Fault, controllers: Sequence[int]) -> tuple[int, ...]:
         if chosen.scope != "coordination" or controllers:

@@ -91,17 +91,11 @@ def draw(
     workload = _possible(workload, of_keys, kafka, libraries)
     workload = replace(workload, keys=0) if tiered else workload
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
-    options: dict[Needs, bool] = {
-        "": True,
+    options = _options(workload) | {
         "--unclean": unclean,
         "--to": bool(later) and set(libraries) == {LIBRDKAFKA},
-        "--transactions": workload.transactions,
-        "--subscribe": workload.subscribe > 0,
-        KEYS: workload.keys > 0,
         CONTROLLERS: controllers > 1,
-        NO_GROUPS: not (workload.members or workload.transform),
         TIERED: tiered,
-        **{needs: not why_not() for needs, why_not in OF_MACHINE.items()},
     }
     nemesis = _nemesis(dice, kafka, driver, wired=wired, options=options)
     plan = Plan(
@@ -180,6 +174,18 @@ def _now_and_then(dice: random.Random) -> bool:
 def _later(kafka: Release) -> list[str]:
     both = [entry for entry in CATALOGUE.values() if entry.coordination == kafka.coordination]
     return [entry.name for entry in both if entry.number > kafka.number]
+
+
+def _options(workload: Workload) -> dict[Needs, bool]:
+    """Return whether a run with this workload on this machine has each option of faults."""
+    return {
+        "": True,
+        "--transactions": workload.transactions,
+        "--subscribe": workload.subscribe > 0,
+        KEYS: workload.keys > 0,
+        NO_GROUPS: not (workload.members or workload.transform),
+        **{needs: not why_not() for needs, why_not in OF_MACHINE.items()},
+    }
 
 
 def _nemesis(

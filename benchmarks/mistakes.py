@@ -38,7 +38,7 @@ def planned(name: str, seed: int) -> PlannedRun:
 
 
 def outcome(name: str, judged: JudgedRun) -> str:
-    """Return ``named``, ``right``, or the run's headline."""
+    """Return ``named``, ``right`` or the run's headline; see the module."""
     verdict, mistake = judged.verdict, PROGRAMS[name][2]
     if mistake is None:
         return "right" if verdict.verdict == "valid" else verdict.headline

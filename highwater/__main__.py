@@ -36,7 +36,7 @@ class _ClosedPipe(BaseException):
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that raises Highwater's errors, because libraries exit after an OSError."""
+    """Standard output without OSErrors: after an OSError, libraries would exit with code 1."""
 
     def write(self, text: str) -> int:
         """Write text; a closed pipe ends the command."""
@@ -77,7 +77,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again if Python ignored it because it occurred in a callback."""
+    """Raise an interruption again if a callback raised it, where Python ignores exceptions."""
     if isinstance(unraisable.exc_value, Interruption):
         _raise_later(_came[-1])
     else:
@@ -85,7 +85,7 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _raise_later(number: int) -> None:
-    """Raise an interruption from another thread, because Python ignores exceptions in this hook."""
+    """Interrupt the main thread again a moment later, after Python's unraisable hook."""
     threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 
@@ -148,7 +148,7 @@ def _explain_import(error: Exception) -> None:
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:
-    """Exit without waiting for the threads of runs; guard processes stop the runs' brokers."""
+    """Exit without waiting for threads that execute runs; guard processes stop their brokers."""
     _ignore_signals()
     recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
     hint = "Everything recorded so far is in the store." if recording else ""

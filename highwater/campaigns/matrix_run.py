@@ -1,4 +1,4 @@
-"""Perform a matrix: execute its runs on reused clusters, judge them, and write rows and page."""
+"""Perform a matrix: execute its runs on reused clusters, judge them, and write the results page."""
 
 import threading
 import time
@@ -94,7 +94,7 @@ def write_matrix_page(folder: MatrixFolder) -> Path:
 
 
 def row_of(run: Run, home: Path) -> MatrixRow:
-    """Return a judged run's row for a page in the folder ``home``."""
+    """Return a judged run's row; its link to the report is relative to the folder ``home``."""
     verdict, model = run.verdict(), model_text.read(run)
     return MatrixRow.of(
         run,

@@ -51,7 +51,7 @@ def commands(job: Job) -> list[str]:
 
 
 def matrix(piece: Sequence[PlannedCell]) -> Matrix:
-    """Return the matrix that runs exactly these cells."""
+    """Return a matrix of exactly these cells."""
     return Matrix(
         axes=Axes(
             kafkas=_values(cell.kafka for cell in piece),

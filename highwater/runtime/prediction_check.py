@@ -113,7 +113,7 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 
 
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
-    """Return a function that predicts the script's outcome by given rules; None if no script."""
+    """Return a function from rules to the predicted outcome; None for a plan without script."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import predict  # noqa: PLC0415
 

@@ -359,7 +359,7 @@ def _show_loss(advice: Advice) -> None:
 
 
 def summary(cluster: ClusterFacts) -> list[str]:
-    """Return sentences about the cluster."""
+    """Return sentences about the cluster's size, releases, features and unread settings."""
     partitions = sum(topic.partitions for topic in cluster.topics)
     kind = coordination_name(cluster.coordination)
     releases = ", ".join(

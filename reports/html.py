@@ -73,7 +73,7 @@ def _look(word: str) -> str:
 
 
 def _whole(words: object) -> Markup:
-    """Return a text escaped but not truncated, for commands, links and lists of names."""
+    """Return an escaped text of any length, for commands, links and lists of names."""
     text = str(words)
     return escape(plain(text, len(text)))
 

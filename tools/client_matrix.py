@@ -46,7 +46,7 @@ def play(folder: Path) -> MatrixFolder:
 
 
 def _run(*words: str) -> int:
-    """Run the command, which handles Ctrl-C itself; return its exit code."""
+    """Run a command, and return its exit code; on Ctrl-C, wait until the command has ended."""
     running = subprocess.Popen(words)
     try:
         return running.wait()

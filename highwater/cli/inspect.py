@@ -62,8 +62,8 @@ def inspect(
 ) -> None:
     """Find replicas on disk that agree, lag, differ or are corrupt; no file is changed.
 
-    Give one directory for each broker. Any Kafka release from 0.8 to 4.x is possible. If you copy
-    the directory of a running broker, records that the broker has not flushed look like a lag.
+    Give one directory for each broker, of any Kafka release since 0.8. If you copy the directory
+    of a running broker, records that the broker has not flushed look like a lag.
     """
     from highwater.checkers.inspection import inspect
     from highwater.checkers.inspection.log_dirs import log_dirs

@@ -64,7 +64,7 @@ def rolling(
     """Restart every broker of your cluster in turn, and check that all records survive.
 
     During the restarts clients write and read a separate topic. The inventory must have the command
-    ``restart``, or the commands ``stop`` and ``start``.
+    restart, or stop and start.
     """
     from highwater.api import perform
     from highwater.runtime.requested_plan import requested_plan

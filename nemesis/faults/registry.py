@@ -35,7 +35,7 @@ class NothingDoneError(HarnessError):
 
 
 class InstanceUnderTest(Protocol):
-    """One instance of the program under test. Each method returns when it has taken effect."""
+    """One instance of the program under test. Methods return when the processes have changed."""
 
     @property
     def number(self) -> int:
@@ -107,9 +107,9 @@ class FaultTarget:
         client: name of the target client; empty if the fault hits no client, or may hit any client.
         message: the notation of the target message; see ``nemesis.message_spec``.
         program: the program under test; None if the run has no such program.
-        note: records an event (a text and a broker) while the fault is being injected.
+        note: records an event during the injection; the arguments are a text and a broker.
         miss: records why the fault had no effect; then the run proves nothing.
-        meanwhile: a part of a fault that waits for records, in a story.
+        meanwhile: called during the injection, so that a story can send records.
         healing: returns whether the run is over, so that all faults are being healed.
         stopped: returns whether the run must end early; a long fault should then end.
     """

@@ -42,7 +42,7 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     min_isr_most=3,
 )
 def expired_record(context: ScheduleContext) -> None:
-    """Append a record twice although its producer is idempotent: the record before it expires."""
+    """Append a record twice despite idempotence, because the producer's previous record expired."""
     leader = context.replicas[0]
     offset = settle(context)
     writer = context.producer(_WRITER, _SETTINGS)

@@ -114,7 +114,7 @@ def one_end(driver: str, kafka: str, token: str, choice: random.Random, way: str
 
 
 def left(token: str, known: set[str], *, swept: bool) -> list[str]:
-    """Return the processes, containers, networks and volumes that harnesses left, as texts."""
+    """Return a text for each process, container, network or volume that harnesses left."""
     if swept:
         ownership.sweep()
     found = [

@@ -66,7 +66,7 @@ def start(driver: str, kafka: Release, controllers: int) -> Start:
 
 
 def boot(directory: Path, node: str) -> float:
-    """Return the seconds from a node's settings to its log line about its start."""
+    """Return the seconds from the write of a node's settings to its log line about its start."""
     ready = (directory / "coordination" / f"{node}.properties").stat().st_mtime
     log = directory / "logs" / f"{node}.log"
     said = await_condition(

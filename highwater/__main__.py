@@ -36,7 +36,7 @@ class _ClosedPipe(BaseException):
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output without OSErrors: after an OSError, libraries would exit with code 1."""
+    """Standard output that converts OSErrors, after which libraries would exit with code 1."""
 
     def write(self, text: str) -> int:
         """Write text; a closed pipe ends the command."""
@@ -77,7 +77,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again if a callback raised it, where Python ignores exceptions."""
+    """Repeat an interruption that Python ignored, because it was raised in a callback."""
     if isinstance(unraisable.exc_value, Interruption):
         _raise_later(_came[-1])
     else:
@@ -85,7 +85,7 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _raise_later(number: int) -> None:
-    """Interrupt the main thread again a moment later, after Python's unraisable hook."""
+    """Interrupt the main thread after a moment: Python ignores exceptions of this hook."""
     threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 

@@ -49,7 +49,7 @@ class JudgedRun:
             read.
         report_uri: URI of a remote run's report; empty for a local run, or if the run has no
             report.
-        model: the model's explanation of the run; None if the model could not explain the run.
+        model: the model's explanation of the run; None if the run was not compared with the model.
     """
 
     run: Run
@@ -208,7 +208,7 @@ class StoredRun:
         return self.run.verdict()
 
     def table(self, name: str) -> "pd.DataFrame":
-        """Return a table as pandas. Raises KeyError for an unknown name, StoreError if absent."""
+        """Return a table as pandas; raise KeyError if unknown, StoreError if the run lacks it."""
         if name == "log":
             log_segments = segments(self.run.replicas)
             batches = (batch for segment in log_segments for batch in read_segment(segment))

@@ -252,7 +252,7 @@ class ScheduleContext:
         return self._appended(value, leader, partition, before)
 
     def send_on(self, value: str) -> None:
-        """Send one record to partition 0 without waiting for a response."""
+        """Send one record to partition 0, and do not wait for the response."""
         self.client.send(value, 0, limit_s=0.0)
 
     def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:

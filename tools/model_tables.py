@@ -239,7 +239,7 @@ def _since(releases: str) -> str:
 
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
-    """Return a table: for search bounds, the clients and releases with equal broken invariants."""
+    """Return a table of search bounds; clients and releases with equal results share a row."""
     outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
         unusual = {

@@ -73,7 +73,7 @@ def perform(
 def judge_cells(
     folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
 ) -> list[MatrixRow]:
-    """Judge all runs of a matrix, or those without a verdict; write its rows and page."""
+    """Judge all runs of a matrix, or (not ``afresh``) those without a verdict; write its page."""
     runs = folder.runs()
     judged = () if afresh else [run for run in runs if (run.analysis / "verdict.json").is_file()]
     judge_all([run for run in runs if run not in judged], session)
@@ -84,7 +84,7 @@ def judge_cells(
 
 
 def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
-    """Judge every run of a matrix again, and write rows and page."""
+    """Judge every run of a matrix again, and write the results page."""
     return judge_cells(folder, SparkStarter(spark).session(), afresh=True)
 
 

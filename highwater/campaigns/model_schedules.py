@@ -75,8 +75,8 @@ class Source:
 
         Raises:
             StoreError: the file cannot be read.
-            UsageError: the file has another content. Or ``min_isr`` is given, but the replicas are
-                too few, or the counterexample is of the transaction model.
+            UsageError: the file is no counterexample or schedule. Or ``min_isr`` is given, but the
+                replicas are too few, or the counterexample is of the transaction model.
         """
         path = _located(path)
         try:
@@ -209,7 +209,7 @@ def perform(
 def planned_replay(
     schedule: Schedule, kafka: str, *, label: str = "", seed: int = 0, driver: str = "local"
 ) -> PlannedRun:
-    """Return the planned replay of a schedule on a release, also on another one than the search's.
+    """Return the planned replay of a schedule on a release; its search may have used another one.
 
     If a step fails or has an unexpected effect, ``status.json`` names the step, and the verdict is
     ``unknown``. The run directory contains the schedule as ``schedule.json``.

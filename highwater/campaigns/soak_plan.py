@@ -68,7 +68,7 @@ def draw(
     """Return the plan of one run of a soak.
 
     Controller faults are possible only with several controllers. With a client that is not
-    librdkafka, upgrades are not possible, because Java clients have the cluster's release; nor are
+    librdkafka, there are no upgrades (Java clients have the cluster's release) and no
     consume-transform-produce transactions. Releases that the clients do not support are left out.
     """
     libraries = client, reader_client

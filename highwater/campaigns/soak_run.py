@@ -116,7 +116,7 @@ def _planned(soak: Soak, number: int) -> PlannedRun:
 def _steered(
     folder: SoakFolder, soak: Soak, numbers: Sequence[int], steering: Steering
 ) -> list[PlannedRun]:
-    """Return runs to new situations (model states); fewer than ``numbers`` if few are left."""
+    """Return runs that lead to new situations (model states): at most one for each number."""
     kafka = soak.plan(numbers[0]).kafka
     rows = [row for row in folder.rows() if row.kafka == kafka]
     seen = {name for row in rows for name in (row.aim, *row.situations)}

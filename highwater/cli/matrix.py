@@ -242,7 +242,7 @@ def _columns(rows: Sequence[MatrixRow]) -> int:
 
 
 def table(rows: Sequence[MatrixRow]) -> Table:
-    """Return the results as a table of settings by releases; the larger group has the rows."""
+    """Return a table of settings and releases; the longer of the two lists becomes the rows."""
     words = {row.line: _words(row) for row in rows}
     varied = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     common = [word for word, vary in zip(_words(rows[0]), varied, strict=True) if word and not vary]

@@ -200,7 +200,7 @@ def _point_into(run: Run, directory: Path, error: BaseException) -> None:
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Return whether all nodes run and all brokers are registered, after a wait of some seconds."""
+    """Return whether all nodes run, and all brokers are registered within some seconds."""
     states = {broker.state for broker in cluster.brokers.values()}
     states |= {controller.state for controller in cluster.controllers.values()}
     if states - {"running"}:

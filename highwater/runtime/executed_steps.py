@@ -44,7 +44,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[int, ...] | None = None
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
-        """Return a step that repeats this step; without healing, it lasts until ``until_s``."""
+        """Return a step that repeats this step; an unhealed fault lasts until ``until_s``."""
         role = by == "role" and self.target in _ROLES
         node = self.broker
         if self.controllers is not None and len(self.controllers) == 1:

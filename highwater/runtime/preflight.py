@@ -399,7 +399,7 @@ def _check_library(plan: Plan) -> None:
 
 
 def _no_program(choice: ClientChoice) -> dict[str, bool]:
-    """Return a sentence about the driver's program; its value is True if the program is missing."""
+    """Return ``{"… is not an executable program": True}`` if the driver's program is missing."""
     missing = bool(choice.command) and shutil.which(choice.command[0]) is None
     return {f"{''.join(choice.command[:1])} is not an executable program": missing}
 

@@ -32,7 +32,7 @@ class _Coordinators(NamedTuple):
 
 
 def asks_coordinators(plan: Plan) -> bool:
-    """Return whether the run ends with these requests: random runs that use coordinators do."""
+    """Return whether to request the coordinators' states: a random run must have used them."""
     workload = plan.workload
     used = workload.transactions or workload.subscribe or workload.share
     if not used or plan.story or plan.schedule or plan.program or plan.external:

@@ -68,7 +68,7 @@ class StatusKeeper:
             self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
-        """Record the partitions whose final read an open transaction stopped (LSO)."""
+        """Record the partitions in which an open transaction stopped the final read (LSO)."""
         if ends:
             self._write(standing=tuple(ends))
 

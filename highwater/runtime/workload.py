@@ -196,7 +196,7 @@ class RunningWorkload:
                 self._spawn(name, partial(self._produce, name, index))
 
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
-        """Start a member of a group; ``name``, which ends in a number, is also its process.
+        """Start a group member. In the history, its process is ``name``, which ends in a number.
 
         The member uses librdkafka, because this library reports the broker from which it fetches. A
         member with automatic commits uses the producers' library.

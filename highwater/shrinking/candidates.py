@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
-    """Return the seconds between the end of all earlier steps and each step; skip overlaps."""
+    """Return the pause in seconds before each step; a step that overlaps earlier ones has none."""
     numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:

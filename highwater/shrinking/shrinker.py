@@ -80,7 +80,7 @@ class Effort:
     """The limits of shrinking.
 
     Attributes:
-        rule: the threshold above which a plan is accepted.
+        rule: the threshold for accepting a plan.
         counts: number of additional runs of the smallest plan, to measure how often it has the
             anomaly.
     """

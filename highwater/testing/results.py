@@ -62,7 +62,7 @@ class Result:
         inputs: for a program under test, the number of inputs by outcome: ``{"once": 98, …}``;
             empty if the outcomes are unknown.
         anomalies: all anomalies; those that break a guarantee come first.
-        model: the reference model's explanation of the run; None without an explanation.
+        model: the model's explanation of the run; None if it was not compared with the model.
         plan: the plan of the run; ``plan.command()`` repeats the run.
     """
 

@@ -18,7 +18,7 @@ _KIP_853: Final = (3, 9)
 
 
 def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
-    """Return a sentence about the state of controllers, such as ``ZooKeeper is killed``.
+    """Return a sentence such as ``ZooKeeper is killed``, or ``controllers 100, 101 are killed``.
 
     Args:
         says: a word for the state, such as ``killed``.

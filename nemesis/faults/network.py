@@ -150,7 +150,7 @@ def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold messages to a broker about leaders: the broker keeps its old role."""
+    """Hold messages about leaders to a broker: the broker keeps its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)

@@ -207,18 +207,15 @@ class Fault:
         scope: the kind of the fault's target.
         why_not: returns why the fault is not available on a release and driver; empty if it is
             available.
-        needs: the option or command that the run needs for the fault: ``--unclean``, because the
-            fault elects leaders from outside the ISR; ``--to``, which names releases to upgrade to;
-            ``--wire-clients``, because clients must connect through the relay; ``--message``, which
-            names a message; ``--transactions`` or ``--subscribe``, because the fault hits their
-            coordinator; ``--controllers``, because a single controller has no quorum;
-            ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
-            because one of several directories fails; ``--keys``, because the topic must be
-            compacted; ``highwater app``, because the fault hits a program under test; ``strace``,
-            because it changes a node's system calls; ``libfaketime``, because nodes need clocks of
-            their own; ``iptables``, because it loses packets; ``--tiered``, because it is a fault
-            of the remote tier; or ``no groups``, because it deletes records that a group may not
-            have read.
+        needs: the option or program that a run with this fault must have; empty if none.
+            ``--unclean``: unclean elections. ``--to``: the releases of an upgrade.
+            ``--wire-clients``: clients behind the relay. ``--message``: the target message.
+            ``--transactions``, ``--subscribe``: a coordinator. ``--controllers``: a quorum of
+            several controllers. ``--trace-flushes``: knowledge of the flushed files.
+            ``--log-dirs``: several log directories. ``--keys``: a compacted topic.
+            ``--tiered``: a remote tier. ``highwater app``: a program under test. ``strace``,
+            ``libfaketime``, ``iptables``: programs that change system calls, clocks or the
+            network. ``no groups``: the fault deletes records that a group may not have read.
         commands: the commands that the fault needs in an external cluster's inventory; None if
             commands cannot inject the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
@@ -243,7 +240,7 @@ class Fault:
 
     @property
     def on_wire(self) -> bool:
-        """True if the fault hits only a broker's links; another fault of the broker may overlap."""
+        """True for a network fault of one broker. The broker itself may have a fault, too."""
         return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:

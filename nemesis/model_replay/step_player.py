@@ -212,7 +212,7 @@ class Player:
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
-        """Request a reassignment; the wait for the step's expected ISR also waits for its end."""
+        """Request a reassignment; it has ended when the ISR is as the step expects."""
         context, replicas = self._context, [self.broker(number) for number in step.replicas]
         context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 

@@ -262,7 +262,7 @@ def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
     """Return the brokers that a step's target means at this moment, without an open fault.
 
     With overlapping steps, a broker may have an open fault that does not exclude the step's fault.
-    If no broker without a fault is the ``leader`` or a ``follower``, another broker is used. No
+    If no healthy broker matches ``leader`` or ``follower``, another healthy broker is used. No
     broker replaces a controller or coordinator.
     """
     target, partition, choice = step.target, step.partition, step.choice

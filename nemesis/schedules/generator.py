@@ -34,9 +34,9 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
     """Return the steps of a plan's random schedule; equal plans give equal steps.
 
     Steps with the same start are a group. Three of four groups have one step; the others have
-    several, at most one for each broker. If the duration is at least ``LEAST_S``, there is a group:
-    the first group is shortened if necessary. The schedule for a program under test begins with one
-    fault of each kind, in the order of the plan.
+    several, at most one for each broker. If the duration is at least ``LEAST_S``, the first group
+    is shortened to fit into it. The schedule for a program under test begins with one fault of each
+    kind, in the order of the plan.
 
     If the plan has ``calm_s``, storms of 12 to 30 s and pauses of ``calm_s`` alternate, at the same
     times in all lanes. A group that would not end within its storm moves to the next storm.

@@ -2,10 +2,10 @@
 
 In ``loss`` a committed record is lost; in ``divergence`` two records get the same offset. Brokers
 A, B and C have replicas of one partition. A leads, B is the next leader, and C is never killed, so
-with ZooKeeper C is the controller. A and B are killed, but A's session ends first. Until B's
-session ends, the controller elects the dead B, and C follows B. Up to 0.10.2 C at once truncates
-its log to its own HW (Partition.makeFollower). From 0.11 on C first asks the leader for the end of
-C's epoch (KIP-101), gets no response, and keeps the record.
+with ZooKeeper C is the controller. A is killed, then B. When A's session ends, the controller
+elects B, which is already dead, and C follows B until B's session ends. Up to 0.10.2 C at once
+truncates its log to its own HW (Partition.makeFollower). From 0.11 on C first asks the leader for
+the end of C's epoch (KIP-101), gets no response, and keeps the record.
 
 The schedule does not depend on the producer's acks: A is killed only when every replica has the
 record and A has committed it. Only Kafka's promise about the record depends on acks.

@@ -133,7 +133,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
 
 
 def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
-    """Draw a flag at the left edge of an offset's cell, or an arrow if the offset is outside."""
+    """Draw a flag at the left edge of an offset's cell; with an arrow if the cell is outside."""
     place = min(max(offset, first), last + 1)
     arrow = f"← {words}" if offset < first else f"{words} →" if offset > last + 1 else words
     x = _x(place - first)

@@ -56,7 +56,7 @@ class Lane:
     """One replica in a frame.
 
     Attributes:
-        leo: None if unknown, as is ``hw``.
+        leo: the LEO; ``leo`` and ``hw`` are None if unknown.
         name: the name of a replica in the model; empty for a broker.
     """
 

@@ -61,7 +61,7 @@ class RunInCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """A row of the matrix. Each cell is a release, and has one run for each seed."""
+    """A row of the matrix: one cell for each release, with one run for each seed."""
 
     name: str
     terms: str
@@ -197,7 +197,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 
 
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
-    """Return (reason, number, first names) for combinations skipped for the same reason."""
+    """Return (reason, number of combinations, names of the first ones) for each reason of skips."""
     combinations: dict[str, list[SkippedCombination]] = {}
     for skipped_one in skipped:
         combinations.setdefault(skipped_one.reason, []).append(skipped_one)

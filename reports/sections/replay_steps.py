@@ -57,10 +57,10 @@ def foreseen(
 
 
 def cast(plan: Plan, evidence: RunObservations) -> str:
-    """Return ``A is broker 1, B is broker 2``; empty if the first ISR lacks a replica.
+    """Return ``A is broker 1, B is broker 2``; empty if the first ISR may have another order.
 
-    The first ISR has the order of the replica assignment. The schedule's ``order`` has the names of
-    the replicas in this order.
+    Normally the first ISR has the order of the replica assignment. The schedule's ``order`` has the
+    replicas of the model in this order.
     """
     rows = [row for observed in evidence.partitions.values() for row in observed.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())

@@ -97,7 +97,7 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the index of the script's line before the first broker failure, or of its last."""
+    """Return the index of the last script line before a broker fails, or else of the last line."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 

@@ -264,7 +264,7 @@ def _check_client(word: str | None) -> None:
 
 
 def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
-    """Return the advice as an object for JSON output."""
+    """Return the advice (``every``) and the cluster's facts as an object for JSON output."""
     return {
         "status": worst(every),
         "cluster": {

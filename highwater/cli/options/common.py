@@ -58,7 +58,7 @@ DEFAULT_STORE = Path("store")
 
 
 def following(plan: Plan, runs: int) -> list[Plan]:
-    """Return at least one plan: the plan with its seed, with the next seed, and so on."""
+    """Return copies of a plan with the seeds n, n + 1, and so on; at least one copy."""
     return [replace(plan, seed=plan.seed + number) for number in range(max(1, runs))]
 
 

@@ -233,7 +233,7 @@ def rare_bounds(scope: Scope) -> list[str]:
 
 
 def effort(answer: SearchAnswer[Any]) -> str:
-    """Return a text: the numbers of states and seconds, and the probability of a missed state."""
+    """Return a text with the search's states and seconds, and the probability of a missed state."""
     return (
         f"{answer.states:,} states up to {answer.depth} moves deep in {answer.seconds:.1f} s,"
         f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;"

@@ -1,4 +1,4 @@
-"""The story of a group that becomes classic again, although its coordinator forgets this.
+"""The story of a group that becomes classic again: its coordinator forgets this change.
 
 A group may have members of the classic protocol and of the consumer protocol (KIP-848). When its
 last consumer-protocol member leaves, the group becomes classic. The coordinator changes the group
@@ -6,7 +6,7 @@ in its memory, and then appends records. If the uncompressed records are larger 
 coordinator of 4.0.2 and of 4.1.1 to 4.3 first flushes the batch that it has just opened. This batch
 is empty, which counts as an error. So the coordinator reverts the change in memory (KAFKA-20845,
 ``CoordinatorRuntime.append``), but it still writes the records. In the log the group is then
-classic, with a later member of the consumer protocol. No coordinator can load this log.
+classic, but later gets a member of the consumer protocol. No coordinator can load this log.
 """
 
 from typing import Final

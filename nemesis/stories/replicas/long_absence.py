@@ -1,7 +1,7 @@
 """Stories of a replica that is down for longer than delete.retention.ms.
 
-The log cleaner removes a tombstone in a cleaning that is ``delete.retention.ms`` after the first
-cleaning of this tombstone. In the same way it removes the marker of a transaction that has no
+After the first cleaning of a tombstone, the log keeps it for ``delete.retention.ms``; then the log
+cleaner removes it. In the same way the cleaner removes the marker of a transaction that has no
 record left (KIP-534). It does not check that every replica has the tombstone or marker
 (``Cleaner.cleanInto``, ``CleanedTransactionMetadata.onControlBatchRead``). A replica that starts
 again fetches from the end of its own log, and never gets them.

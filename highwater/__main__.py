@@ -32,7 +32,7 @@ _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "repl
 
 
 class _ClosedPipe(BaseException):
-    """Standard output is closed at its other end; Rich and Click would exit with 1."""
+    """The process that reads standard output has exited; Rich and Click would exit with 1."""
 
 
 class _Output(io.TextIOWrapper):

@@ -68,8 +68,7 @@ def await_window(
         The state of each replica, with ``hw <= offset < leo``.
 
     Raises:
-        WaitTimeoutError: the window did not open, or had closed; the message has LEO and HW of each
-            replica.
+        WaitTimeoutError: the window did not open, or has closed; the message has LEOs and HWs.
     """
     return await_condition(
         lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},

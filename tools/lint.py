@@ -1,7 +1,6 @@
 """Check names and docstrings against docs/style.md: ``python -m tools.lint [FOLDER ...]``.
 
-The tool prints a line for each violation: ``path:line: message``. If it prints any, the exit code
-is 1.
+Each violation is a line ``path:line: message``. If there is any, the exit code is 1.
 """
 
 import ast

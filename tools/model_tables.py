@@ -132,7 +132,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def model() -> str:
-    """Return docs/model.md with its tables written again."""
+    """Return docs/model.md with newly generated tables."""
     blocks = {"invariants": invariants, "transaction-invariants": transaction_invariants}
     return _with_blocks("model.md", blocks)
 
@@ -166,12 +166,12 @@ def read() -> Results:
 
 
 def external() -> str:
-    """Return docs/external.md with its table written again."""
+    """Return docs/external.md with a newly generated table."""
     return _with_blocks("external.md", {"observations": observations})
 
 
 def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """Return the text of a page with its generated blocks written again."""
+    """Return the text of a page with new contents of its generated blocks."""
     text = (DOCS / page).read_text("utf-8")
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"

@@ -79,7 +79,7 @@ def _name(cell: PlannedCell) -> str:
 
 
 def script(job: Job, night: str) -> str:
-    """Return a job as a shell script, for the folder of its matrices."""
+    """Return a shell script that runs a job's matrices from the folder of the script."""
     return _SCRIPT.format(
         name=job.name,
         night=night,

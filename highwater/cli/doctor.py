@@ -51,7 +51,7 @@ class Diagnosis:
         return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
-        """Return the object for JSON, in which ``finding`` is called ``found``."""
+        """Return the object for JSON, in which ``value`` is called ``found``."""
         return {
             ("found" if name == "value" else name): value for name, value in asdict(self).items()
         }

@@ -1,7 +1,6 @@
 """The campaign engine, which performs groups of plans in parallel, each group on one cluster.
 
-Demo, matrix, soak, nightly run and replays pass lists of plans to the engine, and summarise its
-runs.
+Demo, matrix, soak, nightly run and replays pass plans to the engine, and summarise its runs.
 """
 
 import itertools

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Return whether exactly the predicted records were lost, forked or read wrongly.
+    """Return whether the records that were lost, forked or read wrongly are the predicted ones.
 
     Returns:
-        None if the run had no story, so that there is no prediction; False if the run could not be
-        judged.
+        None if the run had no story, so no prediction; False if the run could not be judged.
     """
     plan = run.plan()
     if plan.story is None:

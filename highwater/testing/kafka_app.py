@@ -75,7 +75,7 @@ class KafkaApp(CaseRuns):
         """Run a program and judge it.
 
         Args:
-            command: the program and its arguments, as words or as one line.
+            command: the program and its arguments, as a list of words or as one line.
             words: arguments of ``App``; defaults come from the test's release and settings.
             check: whether a broken guarantee fails the test; if False, the result is returned.
 

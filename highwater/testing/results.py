@@ -84,7 +84,7 @@ class Result:
 
     @property
     def as_predicted(self) -> bool | None:
-        """Return whether exactly the records were lost and forked that the release's rules predict.
+        """Return whether the lost and forked records are exactly those that the rules predict.
 
         The result is None without a prediction, as for a random nemesis.
         """

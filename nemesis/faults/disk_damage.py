@@ -73,7 +73,7 @@ def partition_of(replica: Path) -> int:
 
 
 def _used(directory: Path, topic: str) -> list[Path]:
-    """Return the replicas of a topic and of Kafka's internal topics."""
+    """Return the folders of the replicas of a topic and of Kafka's internal topics."""
     every = partitions(directory)
     return [folder for folder in every if folder.name.startswith("__")] + partitions(
         directory, topic

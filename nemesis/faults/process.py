@@ -1,4 +1,4 @@
-"""Faults of the broker's process: kill, pause and orderly restart.
+"""Faults of the broker's process: kill, pause and clean restart.
 
 SIGKILL does not affect the page cache, so no bytes that a broker has written are lost.
 """

@@ -86,7 +86,7 @@ class ProgramUnderTest(Protocol):
 
     @property
     def out(self) -> str:
-        """Name of the topic that the program writes to; empty without a topic of the run."""
+        """Name of the run's topic that the program writes to; empty if it writes to none."""
 
     @property
     def spare(self) -> InstanceUnderTest:

@@ -46,8 +46,7 @@ class MessageGate:
 
         Raises:
             WaitTimeoutError: no message arrived.
-            ScheduleNotFollowedError: several messages wait, so the gate cannot forward a single
-                one.
+            ScheduleNotFollowedError: several messages wait, so it is unclear which to forward.
         """
         waiting, _ = await_condition(
             lambda: (self.in_hand(), self.count("caught")),

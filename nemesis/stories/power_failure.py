@@ -90,7 +90,7 @@ def power_failure(context: ScheduleContext) -> None:
     min_isr_most=2,
 )
 def honest_disk(context: ScheduleContext) -> None:
-    """Play power-failure with flush.messages=1."""
+    """Repeat power-failure, but with flush.messages=1."""
     _leave_alone(context, settle(context))
     _fail(context, "power-failure")
 
@@ -106,7 +106,7 @@ def honest_disk(context: ScheduleContext) -> None:
     why_not=ends_itself,
 )
 def lying_disk(context: ScheduleContext) -> None:
-    """Play honest-disk, but the flushes of A do nothing."""
+    """Repeat honest-disk, but the flushes of A do nothing."""
     offset = settle(context)
     _fail(context, "disk-lies", lambda: _leave_alone(context, offset))
 
@@ -143,9 +143,10 @@ def _fail(
 def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None:
     """Make sure that a broker's newest segment of partition 0 starts at an offset.
 
+    Otherwise the power failure would also remove other records.
+
     Raises:
-        ScheduleNotFollowedError: the segment starts at another offset, so that other records would
-            be lost.
+        ScheduleNotFollowedError: the segment starts at another offset.
     """
     newest = disk_damage.segments(context.cluster.brokers[broker].directory / f"{context.topic}-0")[
         -1

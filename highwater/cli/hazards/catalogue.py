@@ -42,8 +42,7 @@ def hazards(
 ) -> None:
     """List every known way in which Kafka loses acknowledged records.
 
-    Hazards of the newest release come first, then hazards that later releases fixed, the latest fix
-    first.
+    Hazards of the newest release come first, then fixed hazards, the latest fix first.
     """
     if context.invoked_subcommand is not None:
         return

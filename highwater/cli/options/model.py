@@ -65,7 +65,7 @@ class Words:
 
 
 def words_of(question: ModelSettings | TransactionSettings) -> Words:
-    """Return the texts for the model of a question."""
+    """Return the texts for the replication model or for the transaction model."""
     if isinstance(question, TransactionSettings):
         counted = asdict(question.scope).items()
         limits = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in counted)

@@ -67,7 +67,7 @@ def fill(cluster: Cluster) -> None:
 
 
 def copy_rate(cluster: Cluster, number: int) -> float:
-    """Run the copying program with a group and output topic of its own; return its records/s."""
+    """Run the copying program with its own group and output topic; return its records/s."""
     out, rows = f"out-{number}", list[dict[str, Any]]()
     cluster.create_topic(out, [[1, 2, 3], [2, 3, 1], [3, 1, 2]], {})
     if cluster.network is not None:

@@ -1,8 +1,8 @@
-"""Measure the losses of stories after each step of an upgrade from 0.10.2.2.
+"""Measure the losses of stories at each level of an upgrade from 0.10.2.2.
 
-A step (``LEVELS``) is a set of jars, protocol version and message format.
+A level is a set of jars, protocol version and message format (``LEVELS``).
 ``python -m benchmarks.upgrades STORE`` performs the runs that STORE lacks; ``--only LEVEL`` limits
-them to one step. ``--judge`` judges all runs, and prints a table of lost and forked records beside
+them to one level. ``--judge`` judges all runs, and prints a table of lost and forked records beside
 the model's predictions.
 """
 

@@ -184,7 +184,7 @@ def is_open(seen: list[ReplicaState], offset: int) -> bool:
 
 
 def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int, float]:
-    """Observe all windows; return, by partition, for how many seconds a window was open."""
+    """Observe all windows; return, by partition, the seconds for which open windows stayed open."""
     began: dict[int, float] = {}
     for partition, offset in offsets.items():
         await_condition(

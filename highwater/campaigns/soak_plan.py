@@ -67,8 +67,8 @@ def draw(
 ) -> Plan:
     """Return the plan of one run of a soak.
 
-    Controller faults are possible only with several controllers. With a client that is not
-    librdkafka, there are no upgrades (Java clients have the cluster's release) and no
+    Controller faults are possible only with several controllers. Only librdkafka's clients have
+    upgrades, because Java clients have the cluster's release. Only its producers run
     consume-transform-produce transactions. Releases that the clients do not support are left out.
     """
     libraries = client, reader_client

@@ -30,7 +30,8 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
         lasts_s: seconds from the fault's effect to its healing; None if it was not healed.
         target: a role in the schedule, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
-        controllers: ids of the target controllers or ZooKeepers; None for other faults.
+        controllers: ids of the target controllers or ZooKeepers; None for other faults, or if the
+            cluster has only one.
     """
 
     fault: str

@@ -283,8 +283,8 @@ def _on_checkpoint(
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
     """Start a broker with damaged files; return whether it serves every replica.
 
-    Up to 0.10 the controller stops its request to the broker at the first error, so other
-    partitions may stay without a leader.
+    Up to 0.10 the broker's first error aborts the controller's whole request, so a partition may
+    stay without a leader.
     """
     numbers = [
         disk_damage.partition_of(partition)

@@ -28,8 +28,8 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in turn at the next level of --to: new jars, protocol or message format.
 
     On KRaft the controllers are restarted first, and metadata.version changes without a restart.
-    Before each restart, the fault waits until every replica is in sync. Healing changes nothing:
-    the cluster stays at its new level, and the next injection continues from there.
+    After each restart, the fault waits until every replica is in sync. Healing changes nothing: the
+    cluster stays at its new level, and the next injection continues from there.
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):

@@ -278,7 +278,7 @@ def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | No
         anomalies: kind and value of each anomaly that breaks a promise of Kafka.
 
     Returns:
-        None if the anomalies differ from the prediction. Otherwise, whether there are any.
+        None if the anomalies differ from the prediction. Otherwise, whether an error was predicted.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
     fate = predict_records(counterexample, plan.kafka, _client_of(plan))

@@ -125,7 +125,7 @@ class ScheduleExecutor:
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return a step's target controllers at this moment; None for another kind of target."""
+        """Return a step's target controllers now; None for other faults, or with one controller."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)

@@ -41,7 +41,7 @@ class LogExcerpt:
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return log lines near the evidence: about the anomaly's partition, or about no topic."""
+    """Return log lines near the evidence: on the anomaly's partition, or on starts and stops."""
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
         return LogExcerpt(lines=(), left_out=0)

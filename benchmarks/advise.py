@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.advise [--kafka 4.4.0] [--topics 1000] [--partitions 50]`` starts six brokers
 and creates the topics with one replica. (Each partition has three files and two memory maps; a
-process may have 65,530 maps.) It runs ``highwater advise`` three times. It prints wall time, CPU
-time and peak memory in each round.
+process may have 65,530 maps.) It then runs ``highwater advise`` three times. For each call it
+prints wall time, CPU time and peak memory.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _OPEN_FILES: Final = 100_000
 
 
 def fill(bootstrap: str, topics: int, partitions: int) -> None:
-    """Create the topics, several in each request, and wait until every broker lists all of them."""
+    """Create the topics in batches, and wait until every broker lists all topics."""
     admin = KAFKA.AdminClient({"bootstrap.servers": bootstrap})
     names = [f"topic-{number:05}" for number in range(topics)]
     for start in range(0, topics, TOPICS_AT_ONCE):
@@ -78,7 +78,7 @@ def measure(bootstrap: str) -> str:
 
 
 def main(words: Sequence[str] = ()) -> None:
-    """Start the cluster, and print a row for each round."""
+    """Start the cluster, and print a row for each call of ``advise``."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.advise", description=__doc__)
     parser.add_argument("--kafka", default=MODERN)
     parser.add_argument("--topics", type=int, default=1000)

@@ -1,12 +1,12 @@
 """Measure the cost of ``highwater app``: ``python -m benchmarks.apps [wire|run]``.
 
 ``wire`` measures a program that copies records at full speed. The program polls up to 5,000
-records, writes them, waits for their acknowledgements, and commits. Two clusters of 4.4.0 run in
-turns: one without the relay, and one whose clients connect through the relay, which records the
-program's requests.
+records, writes them, waits for their acknowledgements, and commits. It runs in turns on two
+clusters of 4.4.0. On one cluster, clients connect directly. On the other, they connect through the
+relay, which records the program's requests.
 
-``run`` compares runs of 10 s without faults on two warm clusters. One has a correct program that
-does no work; the other has only the clients that write the program's input.
+``run`` compares two plans of 10 s without faults, each on a warm cluster. In one plan a correct
+program processes the input and does no work. The other plan has no program, only its input.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def fill(cluster: Cluster) -> None:
 
 
 def copy_rate(cluster: Cluster, number: int) -> float:
-    """Return the records per second of one program, which has its own group and output topic."""
+    """Run the copying program with its own group and output topic; return its records/s."""
     out, rows = f"out-{number}", list[dict[str, Any]]()
     cluster.create_topic(out, [[1, 2, 3], [2, 3, 1], [3, 1, 2]], {})
     if cluster.network is not None:

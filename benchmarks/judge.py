@@ -1,10 +1,10 @@
-"""Measure the judge's time and memory for 0.1, 1 and 10 million operations, 4 GB of heap.
+"""Measure the judge's time and memory for 0.1, 1 and 10 million operations.
 
-Half of the operations are sends, and half are the final read. One variant judges only the clients'
-history, as Jepsen's checker does, with one lost record in 1000. The others have one lost record in
-16, a transaction marker after each record (so that no two offsets are consecutive), or every record
-on three replicas' disks. The histories are streamed to disk, so that their creation does not affect
-the memory. For other sizes: ``python -m benchmarks.judge clients 100000000``.
+The JVM has 4 GB of heap. Half of the operations are sends, and half are the final read. There are
+four variants. *Clients*: only the clients' history, as in Jepsen's checker, with one lost record in
+1000. The other variants change one part: one lost record in 16; a transaction marker after each
+record, so that no two offsets are consecutive; or every record also on three replicas' disks. For
+other sizes: ``python -m benchmarks.judge clients 100000000``.
 """
 
 import math
@@ -129,12 +129,12 @@ def history(
     lost_every: int = _LOST_EVERY,
     apart: int = 1,
 ) -> Run:
-    """Write a run with this many operations on one partition and three brokers, in batches.
+    """Write a run with this many operations on one partition and three brokers.
 
     Args:
         path: the run's directory.
         operations: the number of operations, half of which are sends.
-        disks: whether three replicas have the records, one after the other.
+        disks: whether to write the log of each of the three replicas.
         lost_every: the final read misses one record in this many.
         apart: the distance between consecutive offsets.
     """
@@ -242,7 +242,7 @@ def _operations(
 
 
 def _batches(records: int) -> Iterator[bytes]:
-    """Yield the partition's record batches (v2), as a leader in epoch 0 writes them."""
+    """Yield encoded batches (format v2) of records ``p0-0``, ``p0-1``, …, all in leader epoch 0."""
     for start in range(0, records, _BATCH):
         builder = DefaultRecordBatchBuilder(
             magic=2,

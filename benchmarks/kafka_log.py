@@ -3,8 +3,8 @@
 DumpLogSegments (4.3.1, ``--deep-iteration``) prints one line per record to /dev/null. Highwater
 reads the same files in three ways: the plain reader on one core, a Spark scan of all columns, and a
 Spark scan of the columns that checkers use. The readers run in turns, so that other load affects
-all of them equally. The start of each reader is measured with an empty file, and subtracted: for
-DumpLogSegments this is the JVM's start, for Spark the planning of a scan in a warm session. CPU
+all of them equally. Each reader also reads an empty file, and this time is subtracted. It consists
+of the JVM's start (DumpLogSegments) or of the planning of a scan in a warm session (Spark). CPU
 time includes all processes that work for a reader.
 """
 
@@ -91,7 +91,7 @@ def _cpu_s() -> float:
 
 
 def _middle(took: Sequence[Took]) -> Took:
-    """Return the median time of each reader."""
+    """Return the medians of the wall times and the CPU times."""
     return Took(
         wall_s=statistics.median(each.wall_s for each in took),
         cpu_s=statistics.median(each.cpu_s for each in took),

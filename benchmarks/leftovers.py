@@ -1,10 +1,11 @@
 """Count what killed harnesses leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
 
-The benchmark starts a harness again and again (``wired`` is ``local`` with the relay). Each harness
-opens a cluster, and injects and heals random faults. The benchmark ends it at a random time in one
-of four ways: SIGKILL; SIGKILL of the harness and its children (wardens, guards and the relay);
-Ctrl-C; an error during a fault. Then it cleans up once, as the next run would, and counts the
-remaining containers, networks, volumes and processes, including paused ones. Nothing may remain.
+A driver is ``local``, ``docker`` or ``wired`` (``local`` with the relay). The benchmark starts a
+harness, which opens a cluster, and injects and heals random faults. At a random time the harness
+ends in one of four ways: SIGKILL; SIGKILL of the harness and its children (wardens, guards and the
+relay); Ctrl-C; an error during a fault. This is repeated. Then the benchmark cleans up once, as the
+next run would. It counts the remaining containers, networks, volumes and processes, including
+paused processes. Nothing may remain.
 
 ``HIGHWATER_KILL_POINTS`` is the number of kills for each driver (default 20).
 """
@@ -113,7 +114,7 @@ def one_end(driver: str, kafka: str, token: str, choice: random.Random, way: str
 
 
 def left(token: str, known: set[str], *, swept: bool) -> list[str]:
-    """Return everything that these harnesses left, after a cleanup if ``swept`` is set."""
+    """Return a text for each process, container, network or volume that harnesses left."""
     if swept:
         ownership.sweep()
     found = [
@@ -132,7 +133,7 @@ def left(token: str, known: set[str], *, swept: bool) -> list[str]:
 
 
 def of(process: psutil.Process, token: str) -> bool:
-    """Return whether a process is a descendant of one of these harnesses."""
+    """Return whether a process has the harnesses' token in its environment."""
     try:
         return bool(process.environ().get(MARK) == token)
     except psutil.Error:
@@ -140,7 +141,7 @@ def of(process: psutil.Process, token: str) -> bool:
 
 
 def known_before() -> set[str]:
-    """Return the claims and volumes of other harnesses."""
+    """Return the claims (labels of containers and networks) and volumes that exist now."""
     with connected() as client:
         things = client.api.containers(all=True, filters={"label": CLAIM_LABEL})
         things += client.api.networks(filters={"label": CLAIM_LABEL})

@@ -1,10 +1,10 @@
 """Measure which program mistakes random faults find: ``python -m benchmarks.mistakes [names]``.
 
 Each program of docs/examples/apps runs for 60 s on 4.4.0, with the default faults of ``highwater
-app``, ``HIGHWATER_MISTAKE_RUNS`` times (default 1) with seeds from 1, and
-``HIGHWATER_MISTAKE_JOBS`` programs (default 2) at the same time. The benchmark prints a line for
-each run: *named* if the report names the program's mistake, *right* if a correct program was valid,
-or else the headline and the run's directory.
+app``. ``HIGHWATER_MISTAKE_RUNS`` is the number of its runs (default 1), with seeds from 1.
+``HIGHWATER_MISTAKE_JOBS`` programs (default 2) run at the same time. The benchmark prints a line
+for each run: *named* if the report names the program's mistake, *right* if a correct program was
+valid, or else the headline and the run's directory.
 """
 
 import os
@@ -38,7 +38,7 @@ def planned(name: str, seed: int) -> PlannedRun:
 
 
 def outcome(name: str, judged: JudgedRun) -> str:
-    """Return ``named``, ``right``, or the run's headline."""
+    """Return ``named``, ``right`` or the run's headline; see the module."""
     verdict, mistake = judged.verdict, PROGRAMS[name][2]
     if mistake is None:
         return "right" if verdict.verdict == "valid" else verdict.headline

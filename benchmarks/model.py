@@ -37,7 +37,7 @@ _PLENTY: Final = Limits(memory=4 << 30, seconds=120)
 
 
 def main() -> None:
-    """Measure the fixed scope, the growth with larger scopes, and plain Python."""
+    """Measure the search of a fixed scope, larger scopes, and the same search in plain Python."""
     machine = ModelSettings(kafka=_OLD, scope=FIXED).machine()
     print(f"compiled or loaded in {compile_all(machine):.1f} s")
     print(f"{'brokers/records/failures/moves':>40} {'states':>11} {'s':>7} {'CPU s':>7}")
@@ -64,7 +64,7 @@ def measure(setting: ModelSettings, *, jobs: int = 1) -> SearchOutcome:
 
 
 def against_python() -> None:
-    """Measure the same search in plain Python, with a set of bytes for the states."""
+    """Search a scope in plain Python and in machine code, and compare the CPU times."""
     machine = ModelSettings(kafka=_OLD, scope=PYTHON).machine()
     began = time.process_time()
     states = interpreted(machine)

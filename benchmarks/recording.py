@@ -1,10 +1,10 @@
-"""Measure the cost of recording: the workload's producers with and without buffers.
+"""Measure the cost of recording a run's history to the producers.
 
-Records have 100 bytes, and the topic has three partitions. First librdkafka's producer sends at
-full speed; then the producers of all libraries send at the rates of runs. Both variants run in
-turns (A B A B) with new clients in each round. The benchmark compares the medians of
-acknowledgements per second, and of this process's CPU time per acknowledgement, which other load
-affects less.
+One variant records each operation in a buffer; the other only counts acknowledgements. Records have
+100 bytes, and the topic has three partitions. First librdkafka's producer sends at full speed; then
+the producers of all libraries send at the rates of runs. Both variants run in turns (A B A B) with
+new clients in each round. The benchmark compares two medians: acknowledgements per second, and this
+process's CPU time per acknowledgement, which other load affects less.
 """
 
 import contextlib
@@ -64,11 +64,11 @@ class NullTape(SendBuffer):
         self.acknowledged += 1
 
     def burst(self) -> Answered:
-        """Return the same callback for all bursts."""
+        """Return the callback for the responses of a burst of sends."""
         return self.answered
 
     def refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Ignore the refusal."""
+        """Ignore a send that the client library refused."""
         del sequence, partition, error
 
     def turn(self) -> None:

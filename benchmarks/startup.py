@@ -1,10 +1,10 @@
 """Measure the start of a cluster: ``python -m benchmarks.startup [RELEASE ...]``.
 
 The cluster has three brokers and one controller or ZooKeeper (``--controllers 3``). It runs on each
-driver that supports the release (``--driver`` names one). *Cold* is the first start: with jars (and
-the base image for containers), but without class archive, features and image. *Warm* is the median
-of later starts. A warm start is compared with the boot time of its slowest node: from complete
-settings to the node's log line about its start.
+driver that supports the release (``--driver`` names one). *Cold* is the first start. The cache then
+has the jars (and the base image for containers), but no class archive and no node image. *Warm* is
+the median of later starts. A warm start is compared with the boot time of its slowest node: from
+the write of its settings to the node's log line about its start.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def start(driver: str, kafka: Release, controllers: int) -> Start:
 
 
 def boot(directory: Path, node: str) -> float:
-    """Return the seconds from a node's settings to its log line about its start."""
+    """Return the seconds from the write of a node's settings to its log line about its start."""
     ready = (directory / "coordination" / f"{node}.properties").stat().st_mtime
     log = directory / "logs" / f"{node}.log"
     said = await_condition(
@@ -80,7 +80,7 @@ def boot(directory: Path, node: str) -> float:
 
 @contextlib.contextmanager
 def empty_cache() -> Iterator[None]:
-    """Yield a cache with only the jars of the real cache, and with its own images."""
+    """Let Highwater use a cache that has only jars, and new images, during the ``with`` block."""
     jars = cache_directory() / "jars"
     before, recipe = os.environ.get("XDG_CACHE_HOME"), images.RECIPE
     with tempfile.TemporaryDirectory(prefix="highwater-cache-") as name:

@@ -1,8 +1,9 @@
-"""Measure the losses of stories at every level of an upgrade from 0.10.2.2.
+"""Measure the losses of stories at each level of an upgrade from 0.10.2.2.
 
-``python -m benchmarks.upgrades STORE`` performs the runs that STORE lacks; with ``--only LEVEL``
-only those of one level. With ``--judge`` it judges all runs, and prints a table of lost and forked
-records beside the model's predictions.
+A level is a set of jars, protocol version and message format (``LEVELS``).
+``python -m benchmarks.upgrades STORE`` performs the runs that STORE lacks; ``--only LEVEL`` limits
+them to one level. ``--judge`` judges all runs, and prints a table of lost and forked records beside
+the model's predictions.
 """
 
 import argparse

@@ -1,17 +1,17 @@
 """Measure the relay: ``python -m benchmarks.wire [windows|cost|clients|clocks] [RELEASE]``.
 
-``windows`` holds the HW-lag window open for 5 s and for 60 s, in 20 parallel attempts. Each attempt
-has its own partition, and every partition has its own connection to each follower. An attempt
+``windows`` holds the HW-lag window (``nemesis.hw_lag_window``) open for 5 s and for 60 s, in 20
+partitions at the same time. Every partition has its own connection to each follower. An attempt
 succeeds under four conditions. In all observations, both followers have the record above their HW.
 The relay has held every response with a greater HW. The ISR is full. The window closes after the
 messages are released.
 
-``cost`` compares clusters of a release in turns: without the relay, with the relay between nodes,
-and with clients through the relay, too. It measures 1 kB records at full speed with acks=all, and
-the median time to the acknowledgement of single records. ``clients`` compares a cluster without the
-relay with one whose clients connect through the relay, which holds nothing. ``clocks`` compares it
-with one whose nodes have clocks of their own, which show the machine's time. Every comparison has
-the CPU seconds of the brokers, too.
+The other benchmarks compare clusters of a release in turns. ``cost``: without the relay, with the
+relay between nodes, and also with clients through the relay. It measures 1 kB records at full speed
+with acks=all, and the median time to the acknowledgement of single records. ``clients``: without
+the relay, and with clients through the relay, which holds nothing. ``clocks``: without the relay,
+and with a shiftable clock in each node, which is not shifted. Every comparison includes the
+brokers' CPU seconds.
 """
 
 import contextlib
@@ -184,7 +184,7 @@ def is_open(seen: list[ReplicaState], offset: int) -> bool:
 
 
 def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int, float]:
-    """Observe every window until the time is over; return how long each was open."""
+    """Observe all windows; return, by partition, the seconds for which open windows stayed open."""
     began: dict[int, float] = {}
     for partition, offset in offsets.items():
         await_condition(
@@ -236,7 +236,7 @@ def closes(probe: Probe, partition: int, hw: int) -> bool:
 def seen_by_wire(
     rows: list[dict[str, Any]], partition: int, offset: int, began_ns: int, ended_ns: int
 ) -> bool:
-    """Return whether the relay held a response to each follower, and no follower got the HW."""
+    """Return whether the relay held a response to each follower, and passed no newer HW."""
     mine = [
         row
         for row in rows

@@ -32,11 +32,11 @@ _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "repl
 
 
 class _ClosedPipe(BaseException):
-    """Standard output is closed at its other end; Rich and Click would exit with 1."""
+    """The process that reads standard output has exited; Rich and Click would exit with 1."""
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that raises Highwater's errors, because libraries exit after an OSError."""
+    """Standard output that converts OSErrors, after which libraries would exit with code 1."""
 
     def write(self, text: str) -> int:
         """Write text; a closed pipe ends the command."""
@@ -77,7 +77,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again if Python ignored it because it occurred in a callback."""
+    """Repeat an interruption that Python ignored, because it was raised in a callback."""
     if isinstance(unraisable.exc_value, Interruption):
         _raise_later(_came[-1])
     else:
@@ -85,7 +85,7 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _raise_later(number: int) -> None:
-    """Raise an interruption from another thread, because Python ignores exceptions in this hook."""
+    """Interrupt the main thread after a moment: Python ignores exceptions of this hook."""
     threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 
@@ -148,7 +148,7 @@ def _explain_import(error: Exception) -> None:
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:
-    """Exit without waiting for the threads of runs; guard processes stop the runs' brokers."""
+    """Exit without waiting for threads that execute runs; guard processes stop their brokers."""
     _ignore_signals()
     recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
     hint = "Everything recorded so far is in the store." if recording else ""

@@ -49,7 +49,7 @@ class JudgedRun:
             read.
         report_uri: URI of a remote run's report; empty for a local run, or if the run has no
             report.
-        model: the model's explanation of the run; None if the run has none.
+        model: the model's explanation of the run; None if the run was not compared with the model.
     """
 
     run: Run
@@ -64,7 +64,7 @@ class JudgedRun:
         return str(self.report) if is_file(self.report) else self.report_uri or None
 
     def summary(self) -> dict[str, object]:
-        """Return the object that ``--json`` prints."""
+        """Return the verdict and the model's explanation: the object that ``--json`` prints."""
         return self.verdict.summary(self.page) | {"model": msgspec.to_builtins(self.model)}
 
 
@@ -123,7 +123,7 @@ def _until_failure(
 def perform_groups(
     groups: Sequence[Sequence[PlannedRun]], campaign: Campaign, spark: SparkOptions
 ) -> list[JudgedRun]:
-    """Perform all runs of a campaign, and judge them in one Spark session."""
+    """Perform groups of plans, each on one cluster, and judge all runs in one Spark session."""
     starter = SparkStarter(spark)
     with campaign:
         runs = campaign.perform_all(groups)
@@ -191,10 +191,10 @@ def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
 class StoredRun:
     """A stored run for notebooks and tests: its plan, its verdict, and its tables.
 
-    ``table(name)`` returns a pandas table, for tables that fit in memory; ``frame(name, spark)``
-    returns a Spark DataFrame. A name is one of ``harness.runs.history.TABLES`` without its folder
-    (``ops``, ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for
-    the records on the brokers' disks.
+    ``table(name)`` returns a pandas table, for tables that fit in memory. ``frame(name, spark)``
+    returns a Spark DataFrame. The names are ``ops``, ``partitions``, ``replicas``, ``faults``,
+    ``steps``, ``log_lines`` and others (``harness.runs.history``), and ``log`` for the records on
+    the brokers' disks.
     """
 
     def __init__(self, run: Run) -> None:
@@ -208,7 +208,7 @@ class StoredRun:
         return self.run.verdict()
 
     def table(self, name: str) -> "pd.DataFrame":
-        """Return a table as pandas. Raises KeyError for an unknown name, StoreError if missing."""
+        """Return a table as pandas; raise KeyError if unknown, StoreError if the run lacks it."""
         if name == "log":
             log_segments = segments(self.run.replicas)
             batches = (batch for segment in log_segments for batch in read_segment(segment))

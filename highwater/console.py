@@ -66,7 +66,7 @@ class _Phase:
 
 
 class Ticker:
-    """Prints each phase of every run once, and repeats the longest phase while nothing changes.
+    """Prints each phase of every run once. After a pause it prints the oldest phase again.
 
     Steps that differ only in numbers belong to the same phase.
     """
@@ -93,7 +93,7 @@ class Ticker:
             self._say(_named(who, step))
 
     def tick(self) -> None:
-        """Print new phases; if nothing was printed for some time, print the longest phase."""
+        """Print new phases; if nothing was printed for some time, print the oldest phase again."""
         now = self._clock()
         with self._lock:
             lines = []
@@ -122,8 +122,8 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
     """Show a line for each active run.
 
     Args:
-        plain: labels whose steps are all printed at once if there is no terminal. For other labels,
-            only long phases are printed, and every 15 s the longest one.
+        plain: labels whose every step is printed at once if standard error is no terminal. For
+            other labels, only slow phases are printed.
         clock: returns seconds.
     """
     if err.is_terminal and not err.is_dumb_terminal:
@@ -170,13 +170,13 @@ def _live() -> "Iterator[Progress]":
 
 
 def _say(line: str) -> None:
-    """Print a line without buffering, so that a blocked line is not printed twice at exit."""
+    """Print a line without a buffer: Python would write a blocked line a second time at exit."""
     with suppress(AttributeError, OSError, ValueError):  # standard error is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
-    """Return anomalies in another order: first one of each kind (causes first), then the rest."""
+    """Sort anomalies: first one of each kind, then the rest; keep the order otherwise."""
     of = {(anomaly.kind, mistake(anomaly)): id(anomaly) for anomaly in reversed(anomalies)}
     firsts = set(of.values())
     return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)
@@ -213,7 +213,7 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
 def finish(
     judged: Sequence["JudgedRun"], *, as_json: bool, junit: "Path | None" = None
 ) -> NoReturn:
-    """Print the verdicts of runs, and exit with the code of the worst verdict.
+    """Print the verdicts of runs, and exit: 1 if a run is invalid, else 3 if unknown, else 0.
 
     Args:
         junit: the file to which the verdicts are written as JUnit XML.
@@ -262,7 +262,7 @@ def outcome(judged: "JudgedRun") -> list[str | Text]:
 
 
 def modelled(judged: "JudgedRun") -> Text:
-    """Return the coloured status of the model's explanation of a run; a dash without one."""
+    """Return the coloured status of the model's explanation; a dash if there is no explanation."""
     if judged.model is None:
         return Text("-")
     status = judged.model.status

@@ -40,7 +40,7 @@ def absent(extra: str) -> list[str]:
 
 
 def explained(error: ImportError) -> UsageError | None:
-    """Convert a failed import to a user's error; return None if a bug of Highwater is the cause."""
+    """Return a UsageError for an import that an extra or a conflict explains; None for a bug."""
     if conflict := rival():
         return UsageError(conflict)
     for extra, modules in EXTRAS.items():

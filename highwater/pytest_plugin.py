@@ -2,8 +2,8 @@
 
 It defines the marker ``kafka`` and the fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and
 ``highwater_case`` (docs/pytest.md). pytest imports this module in every environment with Highwater.
-So the module imports only pytest and the standard library, until a test uses a fixture or the
-session uses an option.
+So at first the module imports only pytest and the standard library. It imports other modules when a
+test uses a fixture or the session uses an option.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _MARKER: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add three options, each also a setting of the ini file."""
+    """Add three options; the ini file can also set them."""
     group = parser.getgroup("highwater", "Highwater: fault injection against real Kafka")
     for name, metavar, says in (
         ("kafka", "LIST", "releases: 0.10.2.2,2.8.2, all or sample; tests skip other releases"),
@@ -90,7 +90,7 @@ def _choice(config: pytest.Config) -> "SessionChoice":
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test with Highwater's fixtures by its markers' releases and settings."""
+    """Run a test that uses Highwater once for each release and setting of its markers."""
     if _CASE not in metafunc.fixturenames:
         return
     from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module

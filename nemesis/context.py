@@ -58,7 +58,7 @@ class Client(Protocol):
     """Sends single records, and writes each send to the run's history."""
 
     def send(self, value: str, partition: int, *, limit_s: float | None = None) -> SendOutcome:
-        """Send a record with the plan's acks; return the outcome, ``info`` if it is unknown."""
+        """Send a record with the plan's acks; return its outcome: ok, fail, or info (unknown)."""
 
 
 class GroupMember(Protocol):
@@ -74,7 +74,7 @@ class GroupMember(Protocol):
 
     @property
     def given(self) -> Mapping[int, int]:
-        """By partition, the offset after the last record received (share group: by any member)."""
+        """By partition, the offset after the last record that the member (or share group) got."""
 
 
 class ConsumingMember(GroupMember, Protocol):
@@ -84,17 +84,17 @@ class ConsumingMember(GroupMember, Protocol):
         """Commit the member's position, and close the member in another thread."""
 
     def die_at_work(self) -> None:
-        """Block for ever with the next poll's records, which then do not count as read."""
+        """Stop at the next poll's records, as if their processing never ends."""
 
 
 class SharingMember(Protocol):
-    """A member of a share group that polls and accepts only on demand."""
+    """A member of a share group that polls and acknowledges only on demand."""
 
     def poll(self) -> tuple[int, ...]:
         """Return the offsets of the next poll's records in partition 0."""
 
     def accept(self, offset: int) -> Future[None]:
-        """Accept a record; the result is there when the brokers have responded."""
+        """Acknowledge a record (ACCEPT); the future ends with the brokers' response."""
 
     def leave(self) -> None:
         """Leave the group."""
@@ -120,7 +120,7 @@ class GroupClients(Protocol):
         """Start a member of the run's share group; ``name`` is its process in the history."""
 
     def outside(self, group: str) -> object:
-        """Return metadata that a transaction needs to commit offsets of a group without members."""
+        """Return group metadata for a transaction with offsets of a group without members."""
 
     def listed(self) -> frozenset[str]:
         """Return the groups that the brokers list.
@@ -135,16 +135,16 @@ class ScheduleContext:
     """The objects that a schedule may use.
 
     Attributes:
-        probe: a probe that only this thread uses.
+        probe: a probe that only the schedule's thread uses.
         topic: the topic under test.
         replicas: brokers with a replica of the partition under test; the preferred leader is first.
-        added: for each partition that the story (a scripted scenario) adds: its number, and its
-            brokers.
+        added: the partitions that the story (a scripted scenario) adds later, and their brokers.
         transactional: opens a transactional client. The arguments are its name in the history, and
             settings that override all others.
-        producer: opens a client without transactions; the argument adds to the workload's settings.
+        producer: opens a client without transactions. The arguments are its name, and settings that
+            override the workload's.
         groups: starts members of groups.
-        stop: set by another thread to end the run early.
+        stop: an event that ends the run early.
         checks: functions that raise an error if a part of the run has failed.
         work: returns a count that increases while the program under test works; None if the count
             is unknown.
@@ -232,12 +232,11 @@ class ScheduleContext:
 
         Args:
             value: the record's name.
-            leader: the broker that appends the record; with acks=0 its LEO shows the record's
-                offset.
+            leader: the broker that appends the record.
             limit_s: the longest wait for a response; by default the plan's delivery timeout.
 
         Returns:
-            The record's offset.
+            The record's offset; with acks=0, the leader's LEO before the send.
 
         Raises:
             ScheduleNotFollowedError: the record was not acknowledged, or not appended.
@@ -253,11 +252,11 @@ class ScheduleContext:
         return self._appended(value, leader, partition, before)
 
     def send_on(self, value: str) -> None:
-        """Send one record to partition 0 without waiting for a response."""
+        """Send one record to partition 0, and do not wait for the response."""
         self.client.send(value, 0, limit_s=0.0)
 
     def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:
-        """Wait until the leader has appended a record that no broker acknowledges (acks=0)."""
+        """Wait until the leader has appended a record at ``offset``, and return the offset."""
         self.until(
             lambda: self.probe.replica(leader, self.topic, partition),
             lambda state: state.leo > offset,

@@ -2,8 +2,8 @@
 
 When all followers have fetched a record, the leader increases its high watermark (HW). A follower
 gets the new HW only in the response to its next fetch. Until then the record is committed and
-acknowledged, but above the follower's own HW. If the follower then follows another leader, it
-depends on the release whether the record is lost (KIP-101).
+acknowledged, but above the follower's own HW. If the follower then follows another leader, some
+releases truncate the record, and others do not (KIP-101).
 """
 
 from collections.abc import Collection, Mapping
@@ -26,12 +26,11 @@ Followers fetch again after ``request.timeout.ms``, which must be far below
 def widen(seconds: float) -> dict[str, str]:
     """Return broker settings that keep an idle partition's HW-lag window open for some seconds.
 
-    Without new records, the leader delays its response to a follower's fetch by
-    ``replica.fetch.wait.max.ms``, and only then sends the increased HW (except on 2.4.0 to 2.5.1,
-    where a follower with a stale HW gets it at once). The replica lag limit and the socket timeout
-    must not be shorter than this delay. The socket timeout must not be much longer either. A dead
-    container does not refuse connections, so a broker that becomes leader first waits for the
-    timeout of its fetcher.
+    Without new records, the leader sends the increased HW in its response to the next fetch, after
+    ``replica.fetch.wait.max.ms``. (From 2.4.0 to 2.5.1 a follower with a stale HW gets it at once.)
+    The replica lag limit and the socket timeout must be longer than this delay. The socket timeout
+    must not be much longer. A dead container does not refuse connections, so a new leader whose
+    fetcher is connected to it waits for this timeout.
     """
     wait_ms = int(seconds * 1000)
     return {
@@ -46,11 +45,10 @@ def hold_window(
 ) -> AbstractContextManager[None]:
     """Hold the window of the record at ``offset`` open on these followers in the ``with`` block.
 
-    The relay holds every response with a HW above ``offset``. It never holds the response that has
-    the record: the leader's HW is still lower, until the follower fetches from the next offset. If
-    a response is held, the follower fetches again from its LEO on a new connection after
-    ``request.timeout.ms``. With the default of 30 s the follower would leave the ISR before that,
-    so brokers need ``HELD_CONFIG``. All releases behave in this way.
+    The relay holds every response with a HW above ``offset``. The response that contains the record
+    has a lower HW, so it is forwarded. A follower whose response is held fetches again from its LEO
+    on a new connection, after ``request.timeout.ms``. With the default of 30 s the follower would
+    leave the ISR before that, so brokers need ``HELD_CONFIG``. All releases behave in this way.
     """
     return network.hw_held(topic, partition, *followers, above=offset)
 
@@ -70,8 +68,7 @@ def await_window(
         The state of each replica, with ``hw <= offset < leo``.
 
     Raises:
-        WaitTimeoutError: the window did not open, or had closed; the message has LEO and HW of each
-            replica.
+        WaitTimeoutError: the window did not open, or has closed; the message has LEOs and HWs.
     """
     return await_condition(
         lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},

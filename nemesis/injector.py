@@ -54,9 +54,10 @@ class Nemesis:
     """Injects faults into one cluster, and heals them.
 
     An open fault is injected and not healed yet. At most one fault is open on each broker, on the
-    links of each broker, on the topic, and on the coordination. A fault that hits every broker does
-    not overlap with a fault of a broker. A fault that waits for sessions is not injected while the
-    coordination or the links of its broker have a fault. Threads may share a nemesis.
+    links of each broker, on the topic, and on the coordination (ZooKeepers or controllers). A fault
+    that hits every broker does not overlap with a fault of a broker. A fault with
+    ``awaits_coordination`` does not overlap with a fault of the coordination or of its broker's
+    links. Threads may share a nemesis.
 
     Args:
         topic: the topic under test.
@@ -113,7 +114,7 @@ class Nemesis:
         message: str = "",
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """Inject a fault into a target that has no open fault; a paused broker may also be killed.
+        """Inject a fault into a target without an open fault, or kill a paused broker.
 
         Args:
             broker: the target broker, for a fault of a broker.
@@ -123,7 +124,7 @@ class Nemesis:
             choice: a number from 0 to 1, for the fault's random decisions.
             client: name of the client, for a fault of a client.
             message: the notation of the message, for a fault of messages.
-            meanwhile: a part of the fault that waits for records, in a story.
+            meanwhile: called during the injection, so that a story can send records.
 
         Raises:
             UsageError: there is no such fault, or no such broker.
@@ -199,7 +200,7 @@ class Nemesis:
         return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
-        """Make this nemesis the only one of its cluster, so that no other nemesis heals its faults.
+        """Register this nemesis for its cluster, so that no other nemesis heals its faults.
 
         Raises:
             HarnessError: another nemesis has faults open on the cluster.
@@ -221,7 +222,7 @@ class Nemesis:
             return [*self._open.values()]
 
     def _in_the_way(self, chosen: Fault, broker: int | None, target: str) -> _Open | None:
-        """Return an open fault that excludes this fault, if any. The caller must have the lock."""
+        """Return an open fault that must not overlap with this fault, or None. Needs the lock."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both

@@ -180,8 +180,8 @@ class MessageSpec:
         """Return the relay's rule for this message.
 
         Args:
-            topic: name of the topic under test; replaces ``{topic}``. A rule that names only a
-                partition means a partition of this topic.
+            topic: name of the topic under test. It replaces ``{topic}``; it is also the topic of a
+                message that has only a partition.
         """
         values = {name: text.replace(TOPIC, topic) for name, text in self.properties.items()}
         numbers = self._numbers()

@@ -107,10 +107,10 @@ def grouped(witnesses: Sequence[Witness]) -> list[Group]:
 
 
 def _untangled(groups: list[Group]) -> list[Group]:
-    """Put causes before effects: brokers' logs and the observer's polls have different delays.
+    """Put causes before effects, because logs and polls have different delays.
 
-    A broker may log a truncation before the observer notices the election that caused it. The last
-    record at the offset belongs to the beat ``end``.
+    A broker may log a truncation before the observer notices the election that caused it. Evidence
+    of the beat ``end`` joins a previous beat ``replaced``.
     """
     grouped: list[Group] = []
     for name, witnesses in groups:

@@ -1,8 +1,7 @@
 """Render pages from templates; all values are escaped.
 
 Pages have no scripts and load no other file. The content security policy allows only the page's own
-style sheet, by its hash. Even if a value were not escaped, its markup could not run code or load a
-file.
+style sheet, by its hash. So even an unescaped value could not run code or load a file.
 """
 
 import base64
@@ -73,7 +72,7 @@ def _look(word: str) -> str:
 
 
 def _whole(words: object) -> Markup:
-    """Return a text escaped but not truncated, for commands, links and lists of names."""
+    """Return an escaped text of any length, for commands, links and lists of names."""
     text = str(words)
     return escape(plain(text, len(text)))
 

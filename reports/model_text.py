@@ -206,6 +206,6 @@ def rule_word(name: str, reconciliation: Reconciliation) -> str:
 
 
 def rule_says(name: str) -> str:
-    """Return the description and source of a switch; empty if the rule is no switch."""
+    """Return the description and source of a rule; empty if the rule is no switch of releases."""
     field = Rules.__dataclass_fields__.get(name)
     return f"{field.metadata['says']} ({field.metadata['source']})" if field else ""

@@ -96,7 +96,7 @@ def side_by_side(holdings: Holdings, subjects: Iterable[int]) -> SideBySide:
 
 
 def _ends(offsets: list[int]) -> list[int]:
-    """Return the offsets; of each sequence longer than ``RUN_MAX``, return only both ends."""
+    """Return the offsets; of more than ``RUN_MAX`` consecutive offsets, only the first and last."""
     runs: list[list[int]] = []
     for offset in offsets:
         if runs and offset == runs[-1][-1] + 1:
@@ -127,8 +127,8 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     """Return the folders of one partition's replicas, in order.
 
     Args:
-        without: paths of files that must not be used. Replicas with such a file are ignored, unless
-            the file is a checkpoint.
+        without: paths of unusable files. A replica with such a file is left out, unless the file is
+            a checkpoint.
     """
     topic, number = partition
     if not run.disks_here:

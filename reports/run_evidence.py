@@ -89,8 +89,8 @@ class RunObservations:
         fault_counts: counts of the faults; None if the table of faults cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         done: the words for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
-        acked_at: record id to the time of its acknowledgement, for the requested ids.
-        sends: the sends at each requested offset: (time of the send, record id), in order of time.
+        acked_at: for the requested record ids, the time in ns of the acknowledgement.
+        sends: for each requested offset, (time of the send, record id) in order of time.
         log_lines: the table ``events/log_lines``.
         missing: a sentence for each file that could not be read.
     """
@@ -238,7 +238,7 @@ def _merged(
 def _silenced(
     observed: PartitionObservations, sends: Iterable[Mapping[str, Any]]
 ) -> PartitionObservations:
-    """Increase the last LEO of unresponsive brokers to the LEO that acks=all proves.
+    """Raise the last LEO of brokers that must have had an acknowledged record (acks=all).
 
     A broker may append a record and crash before the observer polls it again.
     """

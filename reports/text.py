@@ -36,13 +36,13 @@ def logged(line: str) -> str:
 
 
 def short(words: str, longest: int = 7) -> str:
-    """Return the end of a record's id, short enough for a cell; ids differ at their ends."""
+    """Return the last ``longest`` characters of a record's id, because ids differ at their ends."""
     visible = plain(words)
     return visible if len(visible) <= longest else "…" + visible[-(longest - 1) :]
 
 
 def were(done: str) -> str:
-    """Return ``were acknowledged``, or the words for sends with acks=0."""
+    """Return ``were acknowledged``, or (with acks=0) ``left the client``."""
     return f"were {done}" if done == "acknowledged" else done
 
 

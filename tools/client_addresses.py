@@ -2,10 +2,10 @@
 
 python -m tools.client_addresses FOLDER [RELEASE ...]
 
-Each client writes a record to a cluster with one broker or two. Then broker 1 is killed, and
-another cluster, with a topic of the same name, gets broker 1's address (KAFKA-20246, KIP-1242).
-Then each client sends another record. If the first cluster has two brokers, broker 1 remains the
-leader until its session ends, and broker 2's address is also a bootstrap address. Missing drivers
+Each client writes a record to a cluster with one broker or two. The tool kills broker 1, and starts
+another cluster at broker 1's address, with a topic of the same name (KAFKA-20246, KIP-1242). Then
+each client sends another record. If the first cluster has two brokers, broker 1 remains the leader
+until its session ends, and broker 2's address is also a bootstrap address. Missing drivers
 (``tools.client_drivers``) are built in ``FOLDER``.
 """
 
@@ -117,12 +117,12 @@ class Writer:
 
 
 def action_of(workload: Workload) -> str:
-    """Return the name of a workload."""
+    """Return the name of a workload in ``WORKLOADS``."""
     return next(name for name, listed in WORKLOADS.items() if listed == workload)
 
 
 def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[RealCluster]:
-    """Yield a cluster, then a second one with one broker, which has broker 1's address."""
+    """Yield the first cluster, then the second one: a single broker at broker 1's address."""
     address: Address | None = None
     for name, size in (("first", brokers), ("second", 1)):
         site = find_driver("local")(kafka_release, brokers=size, wired=False, options=PLAIN)
@@ -201,7 +201,7 @@ def _result(error: str, value: str, places: dict[str, frozenset[str]]) -> str:
 
 
 def _values(addresses: list[str]) -> frozenset[str]:
-    """Return all committed records of a cluster; empty without an address."""
+    """Return the committed records of the cluster at an address; empty without an address."""
     if not addresses:
         return frozenset()
     quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global

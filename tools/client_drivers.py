@@ -26,7 +26,7 @@ NODE: Final = "node@24.9.0"
 
 
 def lacks(name: str) -> str:
-    """Return a program that this machine lacks to build a driver; empty if it lacks none."""
+    """Return ``go`` or ``npm`` if a driver needs this tool and the machine lacks it; else ""."""
     tool = "go" if LIBRARIES[name.partition("@")[0]][0].endswith(".go") else "npm"
     return "" if _find(tool) else tool
 

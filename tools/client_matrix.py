@@ -5,8 +5,7 @@
 
 The tool runs each library for which the machine can build a driver, on two releases. Producers are
 plain with acks=1, plain with acks=all, idempotent, or transactional. About 80 runs of 60 s are
-necessary; a second call makes only the missing runs. The exit code is 1 if the model cannot explain
-a run.
+necessary; a second call makes only the missing runs. Exit code 1: the model cannot explain a run.
 """
 
 import subprocess
@@ -46,7 +45,7 @@ def play(folder: Path) -> MatrixFolder:
 
 
 def _run(*words: str) -> int:
-    """Run the command, which handles Ctrl-C itself; return its exit code."""
+    """Run a command, and return its exit code; on Ctrl-C, wait until the command has ended."""
     running = subprocess.Popen(words)
     try:
         return running.wait()

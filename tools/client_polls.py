@@ -3,10 +3,10 @@
     python -m tools.client_polls [CLIENT ...]
 
 Each trial has a group with ``group.protocol=consumer`` and no rebalance listener. A member's first
-poll gets a record from each of two partitions. Its deserializer waits at the second record, as it
-may wait for a schema registry. In this time another member gets the second partition. The
-application continues after the exception of a poll, and commits after each poll. If clients are
-named, only these are tested.
+poll gets a record from each of two partitions. The member's deserializer blocks at the second
+record, as if it waited for a schema registry. Meanwhile another member gets the second partition.
+The application ignores exceptions of polls, and commits after each poll. If clients are named, only
+these are tested.
 """
 
 import contextlib

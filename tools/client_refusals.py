@@ -2,11 +2,11 @@
 
 python -m tools.client_refusals FOLDER [CLIENT ...]
 
-Each trial is a transaction with one record, and with an offset if the client can send it, or the
-commit of an offset without a transaction. The relay refuses one request: before the broker handles
-it, or by replacing the broker's response. The tool compares the client's result with the log and
-the group's offset. Missing drivers (``tools.client_drivers``) are built in ``FOLDER``. If clients
-are named, only these are tested, and only their rows are replaced.
+A trial is a transaction with one record, and with an offset if the client supports this. Or it is
+the commit of an offset without a transaction. The relay refuses one request: before the broker
+handles it, or by replacing the broker's response. The tool compares the client's result with the
+log and the group's offset. Missing drivers (``tools.client_drivers``) are built in ``FOLDER``. If
+clients are named, only these are tested, and only their rows are replaced.
 """
 
 import contextlib
@@ -88,7 +88,7 @@ class Refusal(NamedTuple):
 
 
 def refusals() -> Iterator[Refusal]:
-    """Yield every refusal that the protocol allows for a transaction of a dynamic member."""
+    """Yield every refusal that the protocol allows, except those of static group members."""
     for api in APIS_PLAYED:
         for acted in (False, True):
             for error, legal in LEGAL[APIS[api].key].items():
@@ -142,7 +142,7 @@ class Stage:
         )
 
     def _try(self, refusal: Refusal) -> tuple[str, str | None]:
-        """Run a trial; return its result, and the error of the transaction's end."""
+        """Run a trial; return its result, and the error of the commit or abort."""
         self._trials += 1
         name = f"{self.name.replace('@', '-').replace(':', '-')}-{self._trials}"
         self._cluster.create_topic(name, [[1]], {})
@@ -168,7 +168,7 @@ class Stage:
             session.drop()
 
     def _try_position(self, refusal: Refusal, name: str) -> tuple[str, str | None]:
-        """Let a group member commit a position; return the result and the error."""
+        """Let a group member commit an offset; return the trial's result and the commit's error."""
         member = TrackedConsumer(
             self._reading(name, name), name, 1, lambda *_, **__: None, library=self._opened.library
         )
@@ -206,7 +206,7 @@ class Stage:
         return client_config.consumer(common, group=group)
 
     def _outside(self, group: str) -> object:
-        """Return a memberless group's metadata; for drivers without groups, the group's name."""
+        """Return metadata of a group without members, or its name if the driver has no groups."""
         consumer = self._opened.library.consumer(self._reading("outside", group))
         try:
             return consumer.consumer_group_metadata()

@@ -187,7 +187,8 @@ def _commit(
 ) -> str:
     """Commit a transaction in which one of two records cannot be written; return the outcome.
 
-    Either the broker refuses the second record, or it is down until the record has expired.
+    With ``REFUSED`` the broker refuses the second record. Otherwise the broker is down until the
+    record has expired.
     """
     topic = name.replace(" ", "-").replace(",", "")
     cluster.create_topic(topic, [[1]], {"max.message.bytes": str(_SMALL)})
@@ -230,7 +231,7 @@ def _name(error: Any) -> str:  # noqa: ANN401 - a ClientError
 
 
 def until(call: Callable[[float], object]) -> None:
-    """Call a function that waits for a coordinator; repeat it while the library allows this."""
+    """Call a function with a timeout; repeat it while its error is retriable."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
         try:

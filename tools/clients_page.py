@@ -152,8 +152,8 @@ class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client that loses a partition during a poll.
 
     Attributes:
-        skipped: number of trials in which the group never got a record; ``plays`` is the number of
-            all trials.
+        skipped: number of trials in which the group skipped a record.
+        plays: number of all trials.
         errors: the exceptions of polls.
     """
 
@@ -170,7 +170,7 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         library: the library's name, as the driver reports it.
         findings: numbers of records that are in the log twice, or in another order.
-        model: the model's answer about all findings.
+        model: the status of the model's explanation of the run.
         moved: whether the leaders of ``__transaction_state`` were moved.
         hung: whether the client did not end. Such a run is not judged.
     """
@@ -214,7 +214,7 @@ def keep(folder: Path) -> None:
 
 
 def of_cell(row: MatrixRow, libraries: Sequence[str]) -> ClientFaults:
-    """Return the result of a run of a driver with these libraries."""
+    """Return a matrix cell's result; ``libraries`` are the names that its driver reported."""
     kinds = [kind for kind in row.others.split(", ") if kind.endswith(_KINDS)]
     return ClientFaults(
         kafka=row.kafka,
@@ -300,7 +300,7 @@ def read_addresses() -> tuple[ClientTrial, ...]:
 
 
 def address_lines(trials: Sequence[ClientTrial]) -> str:
-    """Return a line for each group of clients with equal results and equal requests."""
+    """Return a line for each group of clients with equal results: ``- `java`: … records: …``."""
     alike: dict[str, dict[str, list[str]]] = {}
     for trial in trials:
         by_result: dict[str, list[str]] = {}

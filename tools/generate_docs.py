@@ -83,7 +83,7 @@ _WHERE_NOTE: Final = "All faults exist for every driver and release, except thes
 
 
 def _min_isrs() -> str:
-    """Return the stories by the greatest min.insync.replicas that they allow."""
+    """Return the stories grouped by ``min_isr_most``: ``1 in `loss`, …; 3 in all others``."""
     most = {story.min_isr_most for story in STORIES.values()}
     names = {
         limit: ", ".join(f"`{s.name}`" for s in STORIES.values() if s.min_isr_most == limit)
@@ -201,7 +201,7 @@ def _outside(commands: frozenset[str]) -> str:
 
 
 def _refused(fault: Fault) -> str:
-    """Return the reasons why releases lack a fault, with the driver; empty if all have it."""
+    """Return why some releases or drivers lack a fault; empty if all have the fault."""
     drivers: dict[str, list[str]] = {}
     for driver in DRIVERS:
         able = [release for release in CATALOGUE.values() if driver in release.drivers]
@@ -233,7 +233,7 @@ def checkers() -> str:
 
 
 def _short_promise(promise: str) -> str:
-    """Return a promise without its text, if its only kind says the same in other words."""
+    """Return a promise's name and source, if a kind's guarantee has its text; else all of it."""
     plain = _PLAIN.match(promise)
     return ", ".join(filter(None, plain.groups())) if plain else promise
 
@@ -248,7 +248,7 @@ def versions() -> str:
 
 
 def _alike(release: Release) -> str:
-    """Return the properties that a release has in common with the releases before and after it."""
+    """Return a release's properties as text; neighbouring releases with equal texts share a row."""
     row = release.row()
     zstd = " with zstd" if row["zstd"] == "yes" else ""
     return (
@@ -304,7 +304,7 @@ def _help(name: str, command: _Command) -> str:
 
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:
-    """Return the options of a command, by a key that equal options share."""
+    """Return the options of a command. Equal options of two commands have equal keys."""
     options = [option for option in command.params if isinstance(option, typer.core.TyperOption)]
     return {f"{option.opts} {option.help} {option.default}": option for option in options}
 
@@ -322,7 +322,7 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
 
 
 def api() -> str:
-    """Return docs/api.md with its lists written again, for readers without the site."""
+    """Return docs/api.md; its lists of public names are generated for readers without the site."""
     text = (DOCS / "api.md").read_text("utf-8")
     return _NAMES.sub(lambda match: f"{_api_lines(match[1])}\n{match[1]}", text)
 

@@ -75,7 +75,7 @@ class _Played:
 
     @property
     def where(self) -> str:
-        """The release, and the client if it is not the usual one."""
+        """The release, and the client if it is not librdkafka."""
         return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka} with {self.client}"
 
 
@@ -115,7 +115,7 @@ def _table(old: Iterable[Hazard]) -> str:
 
 
 def _sections(listed: Iterable[Hazard]) -> Iterator[str]:
-    """Yield a section for each hazard; two internal topics share one text."""
+    """Yield a section for each hazard; later hazards refer to the equal lines of an earlier one."""
     known_lines: dict[str, str] = {}
     for hazard in listed:
         texts: dict[str, list[str]] = {}
@@ -140,7 +140,7 @@ def _titled(hazard: Hazard) -> str:
 
 
 def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
-    """Return a line about an internal topic; a link if another topic has the same line."""
+    """Return a line, or a link if the hazard of another internal topic has the same line."""
     general = text.replace(hazard.topic, "its topic")
     first = known_lines.setdefault(general, hazard.id)
     return text if first == hazard.id else f"as for [{first}](#{first}), with `{hazard.topic}`"
@@ -172,7 +172,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return the releases that last reproduced a hazard, or never did; empty if not recorded."""
+    """Return the last reproduction: ``10/10 on 4.4.0, 2026-11-25; never on 2.8.2``; or ""."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))
@@ -211,7 +211,7 @@ def _stories(hazard: Hazard) -> Iterator[_Played]:
 
 
 def _is_command(runs: story_runs.StoryRuns, hazard: Hazard) -> bool:
-    """Return whether runs belong to a hazard's command; some options are not recorded."""
+    """Return whether recorded runs have the settings of a hazard's command."""
     words = default_command(hazard).split()
     options = {
         "--story": runs.story,

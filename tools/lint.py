@@ -1,7 +1,6 @@
 """Check names and docstrings against docs/style.md: ``python -m tools.lint [FOLDER ...]``.
 
-The tool prints a line for each violation: ``path:line: message``. If it prints any, the exit code
-is 1.
+Each violation is a line ``path:line: message``. If there is any, the exit code is 1.
 """
 
 import ast
@@ -102,7 +101,7 @@ def vague_names(path: Path, tree: ast.Module) -> Iterator[Complaint]:
 
 
 def _fields_of_files(tree: ast.Module) -> set[ast.expr]:
-    """Return the fields of msgspec structs, whose names are in files."""
+    """Return the fields of msgspec structs: files contain their names, which must not change."""
     return {
         statement.target
         for node in ast.walk(tree)
@@ -126,7 +125,7 @@ def _defined(node: ast.AST) -> Iterable[str]:
 
 
 def obscure_docstrings(path: Path, tree: ast.Module) -> Iterator[Complaint]:
-    """Yield docstrings whose first line begins with a question word or a genitive."""
+    """Yield docstrings that begin with a word such as What, Whether, Of or How."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue

@@ -55,10 +55,11 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """One search: its bounds, its effort, and the result for each invariant (None: it holds).
+    """One search: its bounds, its effort, and its results.
 
     Attributes:
         exhausted: whether the search reached every state within the bounds.
+        invariants: for each invariant its shortest counterexample, or None if the invariant holds.
     """
 
     kafka: str
@@ -89,12 +90,12 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """The release, and the client if it is not the usual one."""
+        """The release, and the client if it is not librdkafka."""
         return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka}, {self.client}"
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule that is switched on or off, the invariants that then break, and the steps to each."""
+    """A search with one changed rule: the first broken invariant, and the fewest steps to it."""
 
     switch: str
     kafka: str
@@ -131,7 +132,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def model() -> str:
-    """Return docs/model.md with its tables written again."""
+    """Return docs/model.md with newly generated tables."""
     blocks = {"invariants": invariants, "transaction-invariants": transaction_invariants}
     return _with_blocks("model.md", blocks)
 
@@ -165,12 +166,12 @@ def read() -> Results:
 
 
 def external() -> str:
-    """Return docs/external.md with its table written again."""
+    """Return docs/external.md with a newly generated table."""
     return _with_blocks("external.md", {"observations": observations})
 
 
 def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """Return the text of a page with its generated blocks written again."""
+    """Return the text of a page with new contents of its generated blocks."""
     text = (DOCS / page).read_text("utf-8")
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
@@ -233,12 +234,12 @@ def transaction_rules() -> str:
 
 
 def _since(releases: str) -> str:
-    """Return ranges of releases; of a range up to the newest release, return only its first."""
+    """Replace ranges up to the newest release: ``2.8.0 to 4.4.0`` becomes ``since 2.8.0``."""
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
-    """Return a table of bounds with their results; equal clients and releases are grouped."""
+    """Return a table of search bounds; clients and releases with equal results share a row."""
     outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
         unusual = {
@@ -273,7 +274,7 @@ def _switches(switched: Mapping[str, bool]) -> str:
 
 
 def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]]) -> str:
-    """Return a table of bounds in which an invariant breaks, and the number of other bounds."""
+    """Return a table of bounds with broken invariants, and the numbers of bounds without any."""
     broken: list[tuple[str, str, str]] = []
     holding: Counter[str] = Counter()
     for (bounds, switches), rows in groups:
@@ -348,7 +349,7 @@ def searches(measured: Sequence[Searched]) -> str:
 
 
 def _named(releases: Sequence[str]) -> str:
-    """Return ranges of releases, shorter if the page has a name for them."""
+    """Return ranges of releases; a range with a name in ``_RANGES`` is replaced by its name."""
     text = ranges(releases)
     for long, name in _RANGES.items():
         text = text.replace(long, name)
@@ -364,7 +365,7 @@ def _alike(rows: Iterable[tuple[str, str]]) -> bool:
 
 
 def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return bounds, with the number of failures if all searches have the same number."""
+    """Return bounds, and add the number of failures if all searches have the same number."""
     bounds, switches = question
     failures, *others = {failures for failures, _ in rows}
     stated = "" if others or failures == _FAILURES else f", {failures}"
@@ -418,7 +419,7 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
 
 
 def counted(measured: Iterable[tuple[str, int, int]]) -> str:
-    """Return counts of runs; releases with the same count are grouped."""
+    """Return counts such as ``10/10 on 4.4.0, 3.9.2``; releases with equal counts are grouped."""
     places: dict[tuple[int, int], list[str]] = {}
     for where, hits, runs in measured:
         places.setdefault((hits, runs), []).append(where)
@@ -432,7 +433,7 @@ def _linked(words: str, file: str | None) -> str:
 
 
 def drawings() -> dict[str, Callable[[], str]]:
-    """Return an SVG beside each counterexample in docs/counterexamples."""
+    """Return, for each counterexample, the path of an SVG file and a function that draws it."""
 
     def drawing(path: Path) -> Callable[[], str]:
         if path.stem.startswith("transactions-"):

@@ -44,8 +44,8 @@ class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         program: the program's file in docs/examples/frameworks.
         found: the outcome of inputs that broke the guarantee.
         named: the mistake that Highwater's reports name.
-        tried: why no run could show the bug; if set, no releases are listed.
-        by_default: whether runs of 60 s with the default faults of ``highwater app`` found it.
+        tried: the reason if no run could show the bug; then no releases are listed.
+        by_default: whether runs of 60 s with the default faults of ``highwater app`` found the bug.
     """
 
     framework: str

@@ -3,8 +3,8 @@
     highwater matrix --kafka 4.4.0,3.9.2 --story torn-transaction --seed 0,1,2,3,4,5,6,7,8,9
     python -m tools.story_runs store/matrix-…
 
-A later call replaces earlier results of the same story, release and setting. All matrices of one
-call are counted together.
+A call sums up all its matrices. A later call replaces results of the same story, release and
+setting.
 """
 
 import sys

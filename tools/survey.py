@@ -170,12 +170,12 @@ def _searches(
 def _search(
     setting: ModelSettings, names: tuple[str, ...]
 ) -> tuple[SearchAnswer[Counterexample], ...]:
-    """Search the model, and store the result for equal searches."""
+    """Search the model; equal searches are made only once."""
     return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
 
 
 def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the first search bounds in which a single changed rule breaks an invariant."""
+    """Search bounds in turn until the changed rule breaks an invariant; return a row of results."""
     usual = base.get(switch, getattr(rules_of(kafka), switch))
     name = ", ".join((kafka, *(f"{rule} on" for rule in base)))
     states = 0

@@ -32,9 +32,10 @@ from highwater.runtime.requested_plan import requested_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
-    """Return a cell (planned run) for every combination of settings, or the reason for its skip.
+    """Return the matrix of all combinations of settings.
 
-    The oldest Kafka release comes first.
+    A combination that cannot be executed is in ``skipped``, with a reason; every other one is a
+    cell. The oldest Kafka release comes first.
     """
     _check(axes)
     cells: list[MatrixCell] = []

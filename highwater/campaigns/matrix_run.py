@@ -1,4 +1,4 @@
-"""Perform a matrix: execute its runs on reused clusters, judge them, and write rows and page."""
+"""Perform a matrix: execute its runs on reused clusters, judge them, and write the results page."""
 
 import threading
 import time
@@ -73,7 +73,7 @@ def perform(
 def judge_cells(
     folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
 ) -> list[MatrixRow]:
-    """Judge all runs of a matrix, or those without a verdict; write its rows and page."""
+    """Judge all runs of a matrix, or (not ``afresh``) those without a verdict; write its page."""
     runs = folder.runs()
     judged = () if afresh else [run for run in runs if (run.analysis / "verdict.json").is_file()]
     judge_all([run for run in runs if run not in judged], session)
@@ -84,7 +84,7 @@ def judge_cells(
 
 
 def recheck(folder: MatrixFolder, *, spark: SparkOptions) -> list[MatrixRow]:
-    """Judge every run of a matrix again, and write rows and page."""
+    """Judge every run of a matrix again, and write the results page."""
     return judge_cells(folder, SparkStarter(spark).session(), afresh=True)
 
 
@@ -94,7 +94,7 @@ def write_matrix_page(folder: MatrixFolder) -> Path:
 
 
 def row_of(run: Run, home: Path) -> MatrixRow:
-    """Return a judged run's row for a page in the folder ``home``."""
+    """Return a judged run's row; its link to the report is relative to the folder ``home``."""
     verdict, model = run.verdict(), model_text.read(run)
     return MatrixRow.of(
         run,

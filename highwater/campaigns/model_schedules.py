@@ -48,7 +48,7 @@ _INSTALLED: Final = Path(console.__file__).parent / "counterexamples"
 
 
 def _located(path: Path) -> Path:
-    """Return the path of a file, or else of the installed file with this name."""
+    """Return ``path``; if no such file exists, return the installed counterexample of this name."""
     installed = _INSTALLED / path.name
     return path if path.exists() or not installed.exists() else installed
 
@@ -58,8 +58,8 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule.
 
     Attributes:
-        client: library of the producers; None: the library for which a counterexample of
-            transactions was found, or else librdkafka.
+        client: library of the producers. None means the library of the search for a transaction
+            counterexample, and librdkafka for other files.
     """
 
     name: str
@@ -75,8 +75,8 @@ class Source:
 
         Raises:
             StoreError: the file cannot be read.
-            UsageError: the file is neither, or it has too few replicas for ``min_isr``, or
-                ``min_isr`` is given for a counterexample of the transaction model.
+            UsageError: the file is no counterexample or schedule. Or ``min_isr`` is given, but the
+                replicas are too few, or the counterexample is of the transaction model.
         """
         path = _located(path)
         try:
@@ -126,11 +126,10 @@ class Source:
 
 
 def check_finding(source: Source) -> Counterexample:
-    """Return the counterexample of a file.
+    """Return the counterexample of a file, for the page about this counterexample.
 
     Raises:
-        UsageError: the file is no counterexample of the replication model, which a finding's page
-            needs.
+        UsageError: the file is no counterexample of the replication model.
     """
     content = source.content
     if not isinstance(content, Counterexample) or situation_of(content.invariant):
@@ -160,7 +159,7 @@ def _with(content: Content, min_isr: int) -> Content:
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a counterexample's replays on one release, by result.
+    """Counts of a counterexample's replays on one release.
 
     Attributes:
         reproduced: runs that ended as predicted and lost or forked records.
@@ -210,7 +209,7 @@ def perform(
 def planned_replay(
     schedule: Schedule, kafka: str, *, label: str = "", seed: int = 0, driver: str = "local"
 ) -> PlannedRun:
-    """Return the planned replay of a schedule on any release, not only the search's release.
+    """Return the planned replay of a schedule on a release; its search may have used another one.
 
     If a step fails or has an unexpected effect, ``status.json`` names the step, and the verdict is
     ``unknown``. The run directory contains the schedule as ``schedule.json``.
@@ -240,7 +239,7 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 
 
 def is_reproduced(run: JudgedRun) -> bool | None:
-    """Return whether a run lost or forked records; None if its prediction failed.
+    """Return whether a run lost or forked records; None if the run did not end as predicted.
 
     The result does not depend on the model's explanation of the run.
     """

@@ -51,7 +51,7 @@ def commands(job: Job) -> list[str]:
 
 
 def matrix(piece: Sequence[PlannedCell]) -> Matrix:
-    """Return the matrix that runs exactly these cells."""
+    """Return a matrix of exactly these cells."""
     return Matrix(
         axes=Axes(
             kafkas=_values(cell.kafka for cell in piece),
@@ -79,7 +79,7 @@ def _name(cell: PlannedCell) -> str:
 
 
 def script(job: Job, night: str) -> str:
-    """Return a job as a shell script, for the folder of its matrices."""
+    """Return a shell script that runs a job's matrices from the folder of the script."""
     return _SCRIPT.format(
         name=job.name,
         night=night,

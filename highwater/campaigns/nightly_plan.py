@@ -1,8 +1,8 @@
 """Choose the cells of a night and their machines, from the date and from earlier nights.
 
-The order is: cells that failed in their last run, with the same seed; canaries, which must lose
-records; the first two stories on every release; other settings, until the time is used up. Other
-settings with the oldest last run come first; the date decides ties.
+First come the cells that failed in their last run, with the same seed. Then come the canaries,
+which must lose records, and ``BASELINE`` (two stories) on every release. Other settings fill the
+remaining time: those with the oldest last run first, and the date decides among equals.
 """
 
 import math
@@ -65,15 +65,15 @@ _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 
 
 def seed(night: date, lap: int = 0) -> int:
-    """Return a seed that contains the night's date: 2026112100, 2026112101 and so on.
+    """Return a seed that contains the night's date and ``lap``: 2026112100, 2026112101 and so on.
 
-    All cells with the same index share a seed, so every release gets the same random schedule.
+    All settings of a lap share the seed, so every release gets the same random schedule.
     """
     return int(f"{night:%Y%m%d}") * 100 + lap
 
 
 class CellDurations:
-    """Estimates the duration of cells from the median of earlier nights, or by a default."""
+    """Estimates the duration of a cell from the durations of similar cells in earlier nights."""
 
     def __init__(self, marks: Iterable[CellResult]) -> None:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -84,7 +84,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Return the median of the cell's setting, or of its schedule and driver, or a default."""
+        """Return a cell's estimated seconds: the median of similar cells, or else a constant."""
         medians = map(self._medians.get, _likenesses(cell))
         return next(filter(None, medians), STORY_S if cell.story else RANDOM_S)
 
@@ -218,10 +218,10 @@ def _random_cells(
 def settings() -> Iterator[NightlyCell]:
     """Yield every setting that a night can draw, without its ``kafka``, ``driver`` and ``seed``.
 
-    To finish all settings in a week, the combinations are limited. Network faults are mixed only
-    with each other. Only stories that the model predicts run with every value of acks, and of
-    these not the stories of machines. Faults of machines, and faults with needs, run with acks=all
-    and min.insync.replicas=2.
+    The combinations are limited, so that a week suffices for all settings. A story runs with every
+    value of acks if the model predicts it and it needs no special program of the machine. Other
+    stories run with acks=all. Faults of machines, and faults with needs, run with acks=all and
+    min.insync.replicas=2.
     """
     for name, story in STORIES.items():
         for unclean in (False, True) if name == "unclean" else (False,):
@@ -245,9 +245,10 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return sets of faults for a run. Faults of a set have equal family, needs, releases, drivers.
+    """Return the sets of faults for random runs, such as ``kill,pause,stop``.
 
-    Faults that need an option are only in ``highwater soak``.
+    The faults of a set have the same family, the same needs, and work on the same releases and
+    drivers. Faults that need an option are only in ``highwater soak``.
     """
     alike: dict[tuple[str, str, frozenset[tuple[str, str]]], list[str]] = {}
     needs = {"", NO_GROUPS, *OF_MACHINE}
@@ -278,7 +279,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:
-    """Return the drivers in ``names`` that a release supports; if none, its first driver."""
+    """Return the drivers in ``names`` that a release supports, or else the release's first one."""
     return [name for name in names if name in release.drivers] or list(release.drivers[:1])
 
 
@@ -287,7 +288,7 @@ def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
 
 
 def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
-    """Distribute cells over machines: the longest part goes to the machine with the least work."""
+    """Distribute groups of cells over machines, longest first, each to the least busy machine."""
     share = sum(cell.seconds for cell in cells) / count
     hands: list[list[Piece]] = [[] for _ in range(count)]
     most = max(SHORTEST_S, share / PIECES)
@@ -319,6 +320,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """Return a part's sort key: failed cells come first, then canaries, then all others."""
+    """Return a group's sort key: failed cells come first, then canaries, then all others."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

@@ -48,7 +48,7 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the paths of all ``cells.json`` files, including those that should exist."""
+    """Return the path of each matrix's ``cells.json``, even if this file does not exist."""
     if path.is_file():
         return [path]
     begun = {matrix_path.with_name("cells.json") for matrix_path in path.rglob(MATRIX)}
@@ -66,10 +66,10 @@ def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Itera
 def mark_all(
     rows: Sequence[MatrixRow], *, night: str, plan: Night | None, canaries: Sequence[Canary]
 ) -> list[CellResult]:
-    """Return a result for every planned or executed cell, from its worst row.
+    """Return a result for every planned or executed cell; of several rows, the worst decides.
 
     Args:
-        plan: the planned cells; without a plan, no cell can be missing.
+        plan: the planned cells; without a plan, no cell can be ``missing``.
     """
     marks: dict[tuple[str, int], list[CellResult]] = {}
     for row in rows:
@@ -142,7 +142,8 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: 
     """Copy pages and results, and complete runs of failed cells up to a limit of bytes.
 
     Args:
-        out: output folder. For each path a subfolder is created, in which all links still work.
+        out: output folder, which gets a subfolder for each path. Links between its files work.
+        most: the limit in bytes.
 
     Returns:
         A sentence for each run that was not copied.

@@ -65,11 +65,11 @@ def draw(
     reader_client: str = LIBRDKAFKA,
     group_protocol: str = "",
 ) -> Plan:
-    """Return the plan of one run of a soak; several controllers make controller faults possible.
+    """Return the plan of one run of a soak.
 
-    If a client is not librdkafka, the run has no upgrade, because Java clients have the release of
-    the cluster, and no transaction reads records. Releases that the clients do not support are left
-    out.
+    Controller faults are possible only with several controllers. Only librdkafka's clients have
+    upgrades, because Java clients have the cluster's release. Only its producers run
+    consume-transform-produce transactions. Releases that the clients do not support are left out.
     """
     libraries = client, reader_client
     kafkas = [
@@ -196,9 +196,10 @@ def _nemesis(
     wired: bool,
     options: Mapping[Needs, bool],
 ) -> tuple[str, ...]:
-    """Draw one to three of the possible faults; network faults are possible with the relay.
+    """Draw one to three of the possible faults.
 
-    A remote tier always has its fault, too.
+    Network faults are possible only with the relay. A run with a remote tier also has
+    ``tier-outage``.
 
     Args:
         options: for each option that a fault may need, whether the run has this option.

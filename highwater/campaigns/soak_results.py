@@ -2,11 +2,11 @@
 
 <store>/<soak>/
   soak.json      seed, releases and driver, which determine every run
-  rows/          a JSON file per run, written when it has been judged
+  rows/          a JSON file for each judged run
   runs/          a store with the runs that were kept
-  paths/         with --steer: the paths to the situations that runs aimed at
+  paths/         with --steer: the model's path to each situation that a run should reach
   summary.md     a summary of all rows
-  metrics.prom   its counts for Prometheus
+  metrics.prom   the counts of all rows for Prometheus
 """
 
 import shlex
@@ -46,15 +46,14 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a soak; together with a run's number they determine the run.
 
     Attributes:
-        controllers: the number of controllers in each cluster; one in soaks older than this
-            setting.
+        controllers: the number of controllers in each cluster.
         client: library of the producers, as in ``--client``.
         reader_client: library of the readers, and of the members of groups.
         group_protocol: group protocol; if it is set, every run has a group. If it is empty, only
             some runs have a group, with the classic protocol.
         each_s: seconds of fault injection in every run; None: the seed determines the duration.
-        steer: whether every second group of runs leads to situations (states of the model) that no
-            run of the soak has reached.
+        steer: whether every second group of runs is steered: its runs lead to situations (states of
+            the model) that no run of the soak has reached.
     """
 
     seed: int
@@ -68,7 +67,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
     steer: bool = False
 
     def words(self) -> str:
-        """Return a short text about the settings."""
+        """Return the settings as text: ``seed 7, 3.9.2, 4.4.0, 3 controllers, runs of 30 s``."""
         length = "" if self.each_s is None else f", runs of {self.each_s:g} s"
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         readers = self.reader_client
@@ -123,9 +122,8 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         counts: number of anomalies of each kind, without anomalies that follow from other
             anomalies.
         unexplained: a sentence for each finding that the model does not explain.
-        counted: whether lost records could be counted. Otherwise the counts are not valid.
-        aim: name of the situation (state of the model) to which the run should lead; empty if to
-            none.
+        counted: whether ``acknowledged`` and ``lost`` are valid.
+        aim: the situation (state of the model) to which a steered run should lead, or "".
         situations: names of the situations that the run reached.
     """
 
@@ -239,7 +237,7 @@ def number_of(run: Run) -> int:
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:
-    """Return the command that repeats a run: its executed steps, or else its plan from the seed."""
+    """Return a command that repeats a run's executed steps, or its plan if steps are missing."""
     try:
         whole_steps(run)
     except HighwaterError:
@@ -248,7 +246,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
 
 
 def _state(judged: JudgedRun, *, failed: bool) -> State:
-    """Return the state of a run. Without the model's explanation, the verdict decides."""
+    """Return the state of a run. If the model has not explained it, only the verdict decides."""
     if failed:
         return "failed"
     model, verdict = judged.model, judged.verdict.verdict

@@ -94,7 +94,7 @@ def perform(
 def _portions(
     folder: SoakFolder, soak: Soak, bounds: Bounds, steering: Steering
 ) -> Iterator[list[PlannedRun]]:
-    """Yield the unfinished runs, grouped by cluster."""
+    """Yield groups of runs that are not done yet; the runs of a group share a cluster."""
     done = {row.number for row in folder.rows()}
     end = None if bounds.runs is None else bounds.first + bounds.runs
     number = bounds.first
@@ -116,7 +116,7 @@ def _planned(soak: Soak, number: int) -> PlannedRun:
 def _steered(
     folder: SoakFolder, soak: Soak, numbers: Sequence[int], steering: Steering
 ) -> list[PlannedRun]:
-    """Return runs that lead to new situations (model states); empty if all were tried."""
+    """Return runs that lead to new situations (model states): at most one for each number."""
     kafka = soak.plan(numbers[0]).kafka
     rows = [row for row in folder.rows() if row.kafka == kafka]
     seen = {name for row in rows for name in (row.aim, *row.situations)}

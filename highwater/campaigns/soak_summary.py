@@ -79,7 +79,7 @@ def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
 
 
 def _records(rows: Iterable[SoakRow]) -> tuple[int, int]:
-    """Return the numbers of acknowledged and lost records, in runs with counted losses."""
+    """Return the numbers of acknowledged and lost records in the runs with valid counts."""
     counted = [row for row in rows if row.counted]
     return sum(row.acknowledged for row in counted), sum(row.lost for row in counted)
 

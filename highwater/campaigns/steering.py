@@ -1,7 +1,7 @@
 """Runs that lead brokers to situations (states of the model) that no run of the soak reached.
 
-ModelFuzz (OOPSLA 2025) and Mallory (CCS 2023) do the same with systems that they change for it.
-Highwater plays the model's shortest path to the situation on unchanged brokers.
+Highwater executes the model's shortest path to the situation on unchanged brokers. ModelFuzz
+(OOPSLA 2025) and Mallory (CCS 2023) also steer runs to new states, but they change the brokers.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -28,10 +28,10 @@ _SECONDS: Final = 300.0
 
 @dataclass(slots=True, kw_only=True)
 class Steering:
-    """Chooses the next situations of each release, the nearest first.
+    """Chooses the next situations of each release, those with the shortest path first.
 
     Attributes:
-        paths: folder for the path to each situation that was chosen; ``model replay`` plays it.
+        paths: folder to which the path to each chosen situation is written, for ``model replay``.
         progress: called with a text when the search for a release begins and ends.
     """
 
@@ -55,7 +55,7 @@ class Steering:
     def runs(
         self, kafka: str, seen: Collection[str], *, driver: str, seed: int
     ) -> Iterator[PlannedRun]:
-        """Yield a run for each situation that brokers can be led to.
+        """Yield a run for each situation whose path brokers can follow.
 
         Args:
             seen: names of the situations that need no run.

@@ -138,7 +138,7 @@ def check(
     junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
-    """Judge stored runs, or a whole matrix, again without brokers; write new reports.
+    """Judge stored runs or a matrix again without brokers; write new reports.
 
     Spark reads and writes a run at a URI (s3a://bucket/run). With --jepsen, judge a history that
     Jepsen recorded.

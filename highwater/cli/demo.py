@@ -38,9 +38,9 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
 
 
 def exit_code(judged: "Sequence[JudgedRun]") -> int:
-    """Return 0 if every run ended as predicted and the model explains it, 3 if a run is unknown.
+    """Return 3 if a run is unknown, else 0 if all losses are as predicted, else 1.
 
-    Otherwise return 1: the losses differ from the prediction, or no rule explains them.
+    The model must also explain the losses: an unexplained loss gives 1.
     """
     statuses = [judged_run.model.status if judged_run.model else "unknown" for judged_run in judged]
     if "unknown" in statuses or any(

@@ -51,7 +51,7 @@ class Diagnosis:
         return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
-        """Return the object for JSON, in which ``finding`` is called ``found``."""
+        """Return the object for JSON, in which ``value`` is called ``found``."""
         return {
             ("found" if name == "value" else name): value for name, value in asdict(self).items()
         }
@@ -85,7 +85,7 @@ def _extra(extra: str) -> Diagnosis:
 
 
 def _rivals() -> list[Diagnosis]:
-    """Check that no other distribution has a package named highwater; report only an error."""
+    """Return an error if another distribution has a package named highwater; else nothing."""
     conflict = rival()
     return [Diagnosis(name="package", ok=False, value=conflict)] if conflict else []
 
@@ -189,7 +189,7 @@ def _sorted_out(here: Sequence[str], missing: Sequence[str], *, yet: str) -> str
 
 
 def _images() -> Diagnosis:
-    """Check the images for containers and the source of the base image; build no image."""
+    """Report the base image, and the releases whose container images exist; build no image."""
     try:
         state = docker_state()
     except HighwaterError:

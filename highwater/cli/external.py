@@ -74,7 +74,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Raise an error if ``--like`` names a topic, but no cluster with this topic is given."""
+    """Raise an error for ``--like`` without ``--inventory``, which names the topic's cluster."""
     if like is not None and inventory is None:
         raise UsageError(
             f"--like {like} needs your cluster, which has this topic",
@@ -90,14 +90,15 @@ def onto(
     like: str | None = None,
     given: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan for the cluster of an inventory, after a check of the cluster's identity.
+    """Return the plan changed for a run on the user's cluster.
 
-    Faults that a killed run left on the cluster are healed first: otherwise the cluster might not
-    respond.
+    The function first heals the faults that a killed run left, because they may keep the cluster
+    from responding. Then it checks that the inventory and ``confirm`` name this cluster.
 
     Args:
-        like: topic of the cluster whose settings the run's topic copies, or the path of a plan. A
-            path contains a slash, which a topic's name cannot contain.
+        path: path of the inventory.
+        like: the run's topic copies the settings of this topic, or those in this plan file (a name
+            with a slash is a path).
         given: the topic settings from the command line; see ``topic_options``.
     """
     from highwater.clusters.external.cluster import heal_leftovers
@@ -142,11 +143,11 @@ def onto(
 
 
 def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
-    """Write an inventory without commands, for a cluster whose brokers have no faults.
+    """Write an inventory without commands, so that Highwater cannot inject faults into brokers.
 
     Returns:
-        The inventory's path, and the cluster's code. The user need not confirm this code, because
-        brokers have no faults.
+        The inventory's path, and the code that confirms the cluster. Without faults the user need
+        not type this code.
     """
     from highwater.clusters.external.identity import recognise
     from highwater.clusters.external.journal import journal_folder
@@ -166,9 +167,9 @@ def show_likeness(topic: Topic) -> None:
 
 
 def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:
-    """Return whether kafka-python can read instead of librdkafka.
+    """Return whether kafka-python can replace librdkafka as the plan's reader.
 
-    librdkafka would look up the coordinator of a group, so that brokers create
+    librdkafka looks up a group's coordinator, and this makes brokers create
     ``__consumer_offsets``.
     """
     choice = read_client(KAFKA_PYTHON, inventory.kafka)

@@ -62,8 +62,8 @@ def inspect(
 ) -> None:
     """Find replicas on disk that agree, lag, differ or are corrupt; no file is changed.
 
-    The directories may come from any Kafka release, 0.8 to 4.x; each is from another broker. If you
-    copy the directory of a running broker, records that the broker has not flushed look like a lag.
+    Give one directory for each broker, of any Kafka release since 0.8. If you copy the directory
+    of a running broker, records that the broker has not flushed look like a lag.
     """
     from highwater.checkers.inspection import inspect
     from highwater.checkers.inspection.log_dirs import log_dirs

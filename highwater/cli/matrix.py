@@ -170,11 +170,11 @@ def finish(
 
 
 def exit_code(rows: Sequence[MatrixRow], *, expect: bool) -> int:
-    """Return 0 if all guarantees hold, 1 if one was broken, 4 for a harness failure, else 3.
+    """Return 1 if a cell is broken, else 4 for a harness failure, 3 for an unknown cell, or 0.
 
     Args:
-        expect: whether a cell with a prediction passes if it ended as predicted and the model
-            explains all findings.
+        expect: whether predicted losses are allowed. Then a cell with a prediction is broken only
+            if it ended differently, or if the model cannot explain a finding.
     """
     judged = [row for row in rows if row.verdict != "unknown"]
     broken = [
@@ -242,7 +242,7 @@ def _columns(rows: Sequence[MatrixRow]) -> int:
 
 
 def table(rows: Sequence[MatrixRow]) -> Table:
-    """Return the table of results. Its rows are the settings, or the releases if these are more."""
+    """Return a table of settings and releases; the longer of the two lists becomes the rows."""
     words = {row.line: _words(row) for row in rows}
     varied = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     common = [word for word, vary in zip(_words(rows[0]), varied, strict=True) if word and not vary]
@@ -270,7 +270,7 @@ def table(rows: Sequence[MatrixRow]) -> Table:
 
 
 def _words(row: MatrixRow) -> tuple[str, ...]:
-    """Return a word for each part of a row's setting; empty for a default value."""
+    """Return each part of a row's setting as text, such as ``acks=all``; "" for a default."""
     driver, client, delivery, *groups = row.machinery
     return (
         row.happened,

@@ -157,7 +157,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Search all orders of events in a small cluster for the shortest way to break a promise.
+    """Search all orders of events in a small cluster for the shortest way to break a guarantee.
 
     Numbers of records and of events are upper bounds.
     """
@@ -443,7 +443,7 @@ def _write(
     out: Path | None,
     draw: Callable[[Any, Path], object],
 ) -> list[Path]:
-    """Write a file for each counterexample; several files have the invariant in their names."""
+    """Write a file for each counterexample; if there are several, the invariant is in the name."""
     if out is None:
         return []
     broken = [answer.counterexample for answer in answers if answer.counterexample is not None]

@@ -130,7 +130,7 @@ def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
 
 
 def says(switch: str) -> str:
-    """Return the text about releases that have this rule (switch)."""
+    """Return the description of a switch: the behaviour of releases in which it is on."""
     return str(_FIELDS[switch].metadata["says"])
 
 

@@ -59,7 +59,7 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """Parse the value of ``--by``: a repeated step finds its target by role or by broker id."""
+    """Parse ``--by``: a repeated step hits the same broker id, or the same role (``leader``)."""
     if text not in _BY:
         raise UsageError(f"--by {text!r} is not possible", hint="Use --by broker or --by role.")
     return _BY[text]
@@ -117,10 +117,10 @@ def search(
     as_json: bool = False,
     spark: SparkOptions,
 ) -> dict[str, Any]:
-    """Search for the fewest faults that cause a run's anomaly; print them, unless ``as_json``.
+    """Search for the fewest faults that cause a run's anomaly; without ``as_json``, print them.
 
     Returns:
-        The content of ``shrunk.json``, and its folder.
+        The content of ``shrunk.json``, and the path of its folder.
     """
     from highwater.cli.options import replay
     from highwater.shrinking.shrinker import shrink_run

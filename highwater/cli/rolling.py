@@ -63,7 +63,7 @@ def rolling(
 ) -> None:
     """Restart every broker of your cluster in turn, and check that all records survive.
 
-    During the restarts clients write and read a separate topic. The inventory needs the command
+    During the restarts clients write and read a separate topic. The inventory must have the command
     restart, or stop and start.
     """
     from highwater.api import perform

@@ -97,9 +97,9 @@ def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T],
 
 
 def home(runs: Sequence[Run], store: Path) -> Path:
-    """Return the folder for a page about several runs: the store, or the first run's folder.
+    """Return the folder for a page about several runs.
 
-    The result is the store if one of the runs is in it.
+    It is the store if the store has one of the runs; otherwise it is the first run's folder.
     """
     inside = any(store.resolve() in run.path.resolve().parents for run in runs)
     return store if inside else runs[0].path.parent

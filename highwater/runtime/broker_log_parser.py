@@ -130,8 +130,8 @@ loop."""
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
     """Yield rows about replication from every ``broker-<id>.log`` below ``logs``.
 
-    If a broker's clock was shifted, its lines get this machine's time and a note. KRaft
-    controllers' logs yield only unclean elections, each once, with -1 as ``broker``.
+    If a fault shifted a broker's clock, the times of its lines are corrected, and the lines get a
+    note. KRaft controllers' logs yield only unclean elections, each once, with -1 as ``broker``.
 
     Args:
         topic: lines about other topics are ignored.
@@ -165,9 +165,9 @@ def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
     """Return a sentence for each broker that logged a fatal error, with the first such line.
 
-    A broker may hang during its shutdown and keep its session; then only its log shows the fatal
-    error. For example, 0.10.2 hangs if its log is ahead of the leader's: ``handleOffsetOutOfRange``
-    calls ``System.exit`` under a lock that the shutdown needs.
+    A broker may hang during its shutdown, and still send heartbeats. Then only its log shows the
+    fatal error. For example, 0.10.2 hangs if its log is ahead of the leader's:
+    ``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the shutdown needs.
     """
     lines: dict[object, str] = {}
     for row in rows:

@@ -1,7 +1,6 @@
 """The campaign engine, which performs groups of plans in parallel, each group on one cluster.
 
-Demo, matrix, soak, nightly run and replays pass lists of plans to the engine, and summarise its
-runs.
+Demo, matrix, soak, nightly run and replays pass plans to the engine, and summarise its runs.
 """
 
 import itertools
@@ -27,7 +26,7 @@ LabelledProgress: TypeAlias = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A plan to perform, and the names of its run.
+    """A plan to perform as one run.
 
     Attributes:
         label: the run's name in the progress.
@@ -53,7 +52,7 @@ class Campaign:
         clusters: directory for the clusters; by default a temporary directory.
         jobs: number of parallel groups, each on its own cluster.
         own_cluster: whether every run has a new cluster, in the run's directory.
-        failed: called with a run in which the harness failed, and the error; other runs continue.
+        failed: called when the harness fails in a run; the other runs continue.
         done: called with each run that has ended, by several threads.
         is_over: returns whether no more runs may begin.
     """
@@ -83,9 +82,9 @@ class Campaign:
         self._stack.close()
 
     def perform(self, groups: Iterable[Sequence[PlannedRun]]) -> Iterator[Performed]:
-        """Perform the runs of each group one after the other.
+        """Perform the runs of each group in turn, and yield each group's result when it has ended.
 
-        Yield each group when it has ended.
+        ``jobs`` groups run at the same time.
         """
         waiting = iter(groups)
         if self.jobs == 1:

@@ -39,7 +39,7 @@ _WHOLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClusterKey:
-    """The settings that runs on the same cluster share; other settings are of topics or clients."""
+    """The settings of a plan that determine its cluster; plans with equal keys can share one."""
 
     kafka: str
     driver: str
@@ -62,7 +62,7 @@ class ClusterKey:
 
 
 class ClusterPool:
-    """Running clusters; a cluster starts when a plan needs it, and stops when too many run.
+    """Running clusters. The pool starts a cluster for a plan, and keeps at most ``warm`` clusters.
 
     A pool is a context manager; its exit stops every broker. A pool is not thread-safe.
     """
@@ -168,7 +168,7 @@ class ClusterPool:
 def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
     """Return a function that copies replicas, metadata logs and node logs into a run.
 
-    Of each node's log, only lines after this call belong to the run.
+    It copies only log lines that nodes write after the call of ``_keeper``.
     """
     logs = cluster.directory / "logs"
     program = plan.program
@@ -200,7 +200,7 @@ def _point_into(run: Run, directory: Path, error: BaseException) -> None:
 
 
 def is_whole(cluster: Cluster) -> bool:
-    """Return whether all nodes run and all brokers are registered, after a wait of some seconds."""
+    """Return whether all nodes run, and all brokers are registered within some seconds."""
     states = {broker.state for broker in cluster.brokers.values()}
     states |= {controller.state for controller in cluster.controllers.values()}
     if states - {"running"}:

@@ -52,7 +52,7 @@ class _RecordedCluster:
             self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership. The row has no leader epoch, because the request names none."""
+        """Move leadership. The recorded row has no leader epoch: the request contains none."""
         with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):
             self._cluster.move_leader(topic, partition, broker)
 
@@ -78,7 +78,7 @@ class _RecordedCluster:
     def _decisions(
         self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
     ) -> Iterator[None]:
-        """Record requests after the ``with`` block; an error means that no response came."""
+        """Record the block's requests afterwards: as unanswered if the block raises an error."""
         evidence = UNANSWERED
         try:
             yield
@@ -104,7 +104,7 @@ def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence
 
 
 def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
-    """Record a topic's state in ZooKeeper.
+    """Read a topic's state from ZooKeeper, and record this state.
 
     On KRaft record nothing, because the controllers' disks have this state. If ZooKeeper does not
     respond, record nothing.

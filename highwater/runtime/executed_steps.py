@@ -1,7 +1,7 @@
 """The steps of a fault schedule that a run executed, with their real times and targets.
 
-When a run ends, ``steps.json`` is written to its directory from the table ``events/steps``. If a
-run was killed, the steps are read from that table's stream.
+When a run ends, ``steps.json`` is written to its directory from the table ``events/steps``. A
+killed run has no table; then the steps are read from the rows that were streamed to its directory.
 """
 
 from typing import Any, Final, Literal, Self
@@ -30,7 +30,8 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
         lasts_s: seconds from the fault's effect to its healing; None if it was not healed.
         target: a role in the schedule, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
-        controllers: ids of the controllers or ZooKeepers, if there are several; else None.
+        controllers: ids of the target controllers or ZooKeepers; None for other faults, or if the
+            cluster has only one.
     """
 
     fault: str
@@ -44,7 +45,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[int, ...] | None = None
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
-        """Return a step that repeats this step. An unhealed fault lasts until ``until_s``."""
+        """Return a step that repeats this step; an unhealed fault lasts until ``until_s``."""
         role = by == "role" and self.target in _ROLES
         node = self.broker
         if self.controllers is not None and len(self.controllers) == 1:
@@ -148,7 +149,7 @@ def _step_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def whole_steps(run: Run) -> ExecutedSteps:
-    """Return the executed steps of a run, or raise an error if they cannot be repeated."""
+    """Return a run's executed steps; raise a UsageError if the run has none to repeat."""
     try:
         steps = executed_steps(run)
     except StoreError as error:

@@ -143,7 +143,7 @@ class Observer:
 
 
 def _message(row: Mapping[str, Any], names: Mapping[str, str], topic: str) -> dict[str, object]:
-    """Return a row of ``events/messages``, with names instead of numbers and ids."""
+    """Return a row of ``events/messages``, with names of nodes, requests and the topic."""
     columns = {name: value for name, value in row.items() if name not in {"kind", "rule"}}
     ends = {name: node_name(row[name]) for name in ("source", "target")}
     columns |= {**ends, "api": api_name(row["api"])}

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Return whether exactly the predicted records were lost, forked or read wrongly.
+    """Return whether the records that were lost, forked or read wrongly are the predicted ones.
 
     Returns:
-        None if the run had no story, so that there is no prediction; False if the run could not be
-        judged.
+        None if the run had no story, so no prediction; False if the run could not be judged.
     """
     plan = run.plan()
     if plan.story is None:
@@ -113,7 +112,7 @@ def _not_known(run: Run, verdict: Verdict, why: str) -> "Reconciliation":
 
 
 def _teller(plan: Plan) -> "Callable[[Rules], PartitionOutcome] | None":
-    """Return a function that predicts the script's outcome by given rules; None if no script."""
+    """Return a function from rules to the predicted outcome; None for a plan without script."""
     from highwater.checkers.model.schedules.schedule import Schedule  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import predict  # noqa: PLC0415
 

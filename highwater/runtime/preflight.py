@@ -170,7 +170,7 @@ def check_controllers(count: int) -> None:
 
 
 def _check_nodes(plan: Plan, kafka: Release) -> None:
-    """Raise an error if the driver or the release does not support an option for nodes."""
+    """Raise an error for racks, log directories, tiers or traces that the nodes do not support."""
     if plan.trace_flushes and plan.driver != "local":
         raise UsageError(
             "--trace-flushes traces processes of this machine, not containers",
@@ -368,7 +368,7 @@ def _check_share_group(plan: Plan, kafka: Release) -> None:
 
 
 def _check_library(plan: Plan) -> None:
-    """Raise an error if the producers' library is useless in the plan, or lacks a feature."""
+    """Raise an error if the plan cannot use the producers' library."""
     choice = read_client(plan.client, plan.played_on)
     needs = NOTHING if plan.story is None else find_story(plan.story).needs
     if needs.java and not choice.is_java:
@@ -399,13 +399,13 @@ def _check_library(plan: Plan) -> None:
 
 
 def _no_program(choice: ClientChoice) -> dict[str, bool]:
-    """Return a reason why a driver cannot be started, and whether it applies."""
+    """Return ``{"… is not an executable program": True}`` if the driver's program is missing."""
     missing = bool(choice.command) and shutil.which(choice.command[0]) is None
     return {f"{''.join(choice.command[:1])} is not an executable program": missing}
 
 
 def _check_reader_library(plan: Plan) -> None:
-    """Raise an error if the readers' library is useless in the plan, or lacks a feature."""
+    """Raise an error if the plan cannot use the readers' library."""
     choice, workload = read_client(plan.reader_client, plan.played_on), plan.workload
     if choice.library == LIBRDKAFKA:
         return
@@ -427,7 +427,7 @@ def _check_reader_library(plan: Plan) -> None:
 
 
 def _refuse(plan: Plan, choice: ClientChoice, refused: dict[str, bool], *, option: str) -> None:
-    """Raise an error for the first reason that applies, or for unsupported brokers."""
+    """Raise an error for the first reason that is True, or if the brokers are not supported."""
     mute = {
         f"{choice.title} cannot connect to {brokers}: {why}": True
         for brokers in (plan.kafka, *plan.to)

@@ -32,7 +32,7 @@ class _Coordinators(NamedTuple):
 
 
 def asks_coordinators(plan: Plan) -> bool:
-    """Return whether the run ends with these requests: if it is random, on Highwater's brokers."""
+    """Return whether to request the coordinators' states: a random run must have used them."""
     workload = plan.workload
     used = workload.transactions or workload.subscribe or workload.share
     if not used or plan.story or plan.schedule or plan.program or plan.external:
@@ -97,7 +97,7 @@ def _ask(
     """Repeat a request until responses and log no longer change; record the last responses.
 
     Args:
-        look: requests rows of the table ``ANSWERS`` from the topic's leader.
+        look: requests the coordinator's state from a broker, and returns rows of ``ANSWERS``.
     """
     _, _, probe, recorder = coordinators
 
@@ -129,7 +129,7 @@ def _transactions(probe: Probe, leader: int) -> tuple[dict[str, object], ...]:
 
 
 def _starts(coordinators: _Coordinators, group: str) -> tuple[dict[str, object], ...]:
-    """Request a share group's start offsets, so that its coordinator loads them."""
+    """Return a share group's start offset in each partition, as rows; its coordinator loads it."""
     plan, _, probe, _ = coordinators
     numbers = range(plan.topic.partitions)
     leader = probe.partition(_GROUPS, 0).leader

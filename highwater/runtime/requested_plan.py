@@ -39,7 +39,8 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
 
     Args:
         given: settings by name, as text or as values; ``kafka`` is required.
-        base: a plan with the other settings; None: the story's plan, or a plan of random faults.
+        base: a plan with the settings that are not given; by default the story's plan, or else a
+            plan of random faults.
 
     Raises:
         UsageError: the story does not exist, or a value does not fit its setting.
@@ -74,11 +75,12 @@ def requested_app(
 ) -> Plan:
     """Return the plan of a run with a program under test.
 
+    By default the topics are ``in`` and ``out``. If only one topic is given, there is no other.
+
     Args:
         given: settings of ``Plan`` and of ``ProgramPlan`` by name, as text or as values.
-        topic: the program's input topic; None for ``in``, or for no topic if only ``out`` is given.
-        out: the program's output topic; None for ``out``, or for no topic if only ``topic`` is
-            given.
+        topic: the program's input topic.
+        out: the program's output topic.
 
     Raises:
         UsageError: a value does not fit its setting, or the run in ``feed`` has no records.

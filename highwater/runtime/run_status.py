@@ -68,7 +68,7 @@ class StatusKeeper:
             self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
-        """Record the partitions in which the final read ended at an open transaction."""
+        """Record the partitions in which an open transaction stopped the final read (LSO)."""
         if ends:
             self._write(standing=tuple(ends))
 
@@ -83,7 +83,7 @@ class StatusKeeper:
 
     @contextlib.contextmanager
     def problems(self, *kinds: type[HighwaterError]) -> Iterator[None]:
-        """Record errors of these classes in the ``with`` block as problems of the run."""
+        """Catch errors of the classes ``kinds`` in the ``with`` block; add them as problems."""
         try:
             yield
         except kinds as error:

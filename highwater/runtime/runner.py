@@ -85,7 +85,7 @@ def execute(
 def boot(plan: Plan, directory: Path) -> Cluster:
     """Start the cluster of a plan below ``directory``, or connect to an external cluster.
 
-    The function first downloads the client libraries, so that a missing library is an early error.
+    Before this, download the client libraries, so that a failed download starts no brokers.
     """
     download_libraries(plan)
     if plan.external is not None:
@@ -129,7 +129,7 @@ def conduct(
     """Execute a plan on a running cluster, and complete its run directory.
 
     Args:
-        run: the run, in whose directory everything is recorded.
+        run: a run with an empty directory.
         cluster: a cluster whose brokers all run, and which has no topic with the plan's topic name.
         keep: called after the final read; copies ``replicas/`` and ``logs/`` into the run
             directory.
@@ -196,7 +196,7 @@ def _checks(
     fault_log: ProgressLine,
     progress: Progress,
 ) -> tuple[Callable[[], None], ...]:
-    """Return functions to call during a run, which raise a failed part's error or show progress."""
+    """Return functions to call during a run: they raise a failed part's error, or show progress."""
     return (
         *(part.check for part in (observer, workload, program) if part is not None),
         lambda: progress(fault_log.line(workload.counts())),
@@ -247,7 +247,7 @@ def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> Runn
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:
-    """Add the brokers' log lines, and convert the recorded streams to tables for the checkers."""
+    """Record the brokers' log lines as rows, and convert the recorded streams to tables."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
     if abs(step_ns := clock.step_ns()) < CLOCK_STEP_NS:
         recorder.log_lines(lines)
@@ -263,8 +263,8 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
     """Create the topic, without the partitions that a story adds later.
 
     Returns:
-        The replicas of every partition, with the preferred leader first, and the present number of
-        partitions.
+        The replicas of every partition (also of later ones), with the preferred leader first, and
+        the number of created partitions.
     """
     assignment, present = (
         _assignment(plan, cluster, probe),
@@ -290,7 +290,7 @@ def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
 
 
 def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
-    """Execute the schedule; if the brokers do not follow it, add a problem to the run."""
+    """Execute the schedule; add a problem to the run if a step has an unexpected effect."""
     with keeper.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
         script = find_script(plan)
         if script is not None:

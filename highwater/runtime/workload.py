@@ -2,9 +2,8 @@
 
 Each producer is a process in the history. It sends records with unique names to every partition,
 singly or in transactions. A consumer reads every partition, or shares the partitions in a group.
-Clients continue during faults: an error is recorded, but does not stop the client. If the plan has
-churn, a client with a new name replaces each client after some time; half of the replaced clients
-crash.
+Clients continue during faults: an error is recorded, but does not stop the client. With churn, each
+client is replaced by a client with a new name after some time; half of the replaced clients crash.
 """
 
 import contextlib
@@ -83,7 +82,7 @@ def share_group(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Numbers of operations for a progress line; outcomes may be 0.2 s older than ``sent``."""
+    """Numbers of operations for a progress line; ``ok`` and ``read`` may lag by 0.2 s."""
 
     sent: int
     ok: int
@@ -93,14 +92,14 @@ class Counts:
 def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
     """Return the longest time in seconds that a transaction may be open after all clients end.
 
-    A client that crashes leaves its transaction open until the transaction's timeout.
+    A client that crashes leaves its transaction open until ``transaction.timeout.ms``.
 
     Args:
-        timeout_s: ``transaction.timeout.ms`` of clients that may crash; None without such clients.
-        answered: whether clients that do not crash got a response to each EndTxn.
+        timeout_s: this timeout for clients that may crash; None without such clients.
+        answered: whether all other clients got a response to each EndTxn.
 
     Returns:
-        The seconds; None if a client may have left a transaction open for its long timeout.
+        The seconds; None (unknown) if a client got no response to an EndTxn.
     """
     if not answered:
         return None
@@ -119,7 +118,7 @@ class RunningWorkload:
 
     Args:
         run: the run; ``logs/clients.log`` in its directory has the clients' log lines.
-        access: settings that clients need for these brokers; by default the release's settings.
+        access: client settings for these brokers (TLS, SASL); by default those of the release.
 
     Attributes:
         direct: an additional client that sends records to a chosen broker.
@@ -197,10 +196,10 @@ class RunningWorkload:
                 self._spawn(name, partial(self._produce, name, index))
 
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
-        """Start a member of a group. ``name`` ends in a number, and is its process in the history.
+        """Start a group member. In the history, its process is ``name``, which ends in a number.
 
-        The member uses librdkafka, which reports the broker from which a member fetches. A member
-        with automatic commits uses the producers' library.
+        The member uses librdkafka, because this library reports the broker from which it fetches. A
+        member with automatic commits uses the producers' library.
         """
         by_hand = membership.commits_every_s is None
         library = LIBRDKAFKA if by_hand else self._clients.producers
@@ -229,7 +228,7 @@ class RunningWorkload:
         return member
 
     def steered(self, name: str) -> SteeredShareMember:
-        """Start a member of the run's share group that polls and accepts only on demand."""
+        """Start a member of the run's share group that polls and acknowledges only on demand."""
         group = share_group(self._plan)
         settings = clients.share_consumer(self._common(name), group=group, explicit=True)
         warn = self._log.warning
@@ -247,7 +246,7 @@ class RunningWorkload:
         return member
 
     def outside(self, group: str) -> object:
-        """Return metadata with which a transaction commits offsets of a group without members.
+        """Return group metadata for a transaction that commits offsets of a group without members.
 
         At the end of the run, the harness reads the group's offsets.
         """
@@ -354,8 +353,8 @@ class RunningWorkload:
     def stop(self) -> None:
         """Stop sends and reads, and wait for missing responses.
 
-        Producers stay connected until ``close``. A second call has no effect. If a send gets no
-        response, its outcome is recorded as ``info``, without a completion.
+        Producers stay connected until ``close``. A second call has no effect. A send without a
+        response has the outcome ``info`` (unknown).
         """
         self._stop.set()
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
@@ -386,9 +385,8 @@ class RunningWorkload:
     def _drain(self) -> None:
         """Wait until the share group's members receive no more records, and stop the members.
 
-        If a member received a record but did not acknowledge it, another member gets the record
-        when the record's lock ends. If records are missing, the wait is longer, because a member
-        may have to join the group again.
+        A record that a member did not acknowledge goes to another member when its lock ends. If
+        records are missing, wait longer, because a member may have to join the group again.
         """
         began = time.monotonic()
         deadline = began + _DRAIN_S
@@ -452,7 +450,7 @@ class RunningWorkload:
                 yield name, record_value(name, self._plan.workload.record_bytes)
 
     def unfed(self) -> str:
-        """Return a sentence with the number of sent user inputs; empty if all were sent."""
+        """Return ``7 of 10 inputs were sent in this time; …``; empty if all were sent."""
         fed = sum(1 for _ in self.inputs()) if self._feed else 0
         if fed == len(self._feed):
             return ""
@@ -512,7 +510,7 @@ class RunningWorkload:
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Write a last record (fence) to each partition, and read all records up to it."""
+        """Write a fence (last record) to each partition, and read all records up to the fence."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
         if self._plan.workload.subscribe or self._plan.program:

@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
-    """Return the seconds without a fault before each step; steps that overlap have none."""
+    """Return the pause in seconds before each step; a step that overlaps earlier ones has none."""
     numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:
@@ -89,14 +89,14 @@ def shorter_steps(plan: Plan, index: int) -> Iterator[Candidate]:
 
 
 def fewer_partitions(plan: Plan, partitions: Iterable[int]) -> Iterator[Candidate]:
-    """Yield a plan with a single partition for each partition that had the anomaly."""
+    """Yield, for each partition that had the anomaly, a plan with only this partition."""
     if plan.topic.partitions > 1:
         for partition in partitions:
             yield Candidate(f"only partition {partition}", alone(plan, partition))
 
 
 def fewer_clients() -> tuple[Callable[[Plan], Iterator[Candidate]], ...]:
-    """Return functions that each yield a plan with fewer clients."""
+    """Return functions; each yields plans with fewer clients of one kind."""
     return _one_producer, _no_reader, _no_churn, _one_instance
 
 
@@ -135,7 +135,7 @@ def fewer_records(plan: Plan) -> Iterator[Candidate]:
 
 
 def no_rest(plan: Plan) -> Iterator[Candidate]:
-    """Yield the plan without time after its last step."""
+    """Yield a plan that ends with its last step, if the plan lasts longer."""
     ends_s = end_of(plan.steps)
     if plan.duration_s > ends_s > 0:
         yield Candidate("no time after the last step", replace(plan, duration_s=ends_s))
@@ -144,9 +144,9 @@ def no_rest(plan: Plan) -> Iterator[Candidate]:
 def alone(plan: Plan, partition: int) -> Plan:
     """Return the plan with only one partition, which becomes partition 0.
 
-    The first replica of partition p is on the p-th broker, but that of partition 0 on the first
-    broker. So broker ids in steps are rotated by p, and the steps still hit the partition's first
-    leader.
+    The preferred leader of partition p is broker p + 1, but that of the new partition is broker 1.
+    So p is subtracted from broker ids in steps (modulo the number of brokers), and the steps still
+    hit the same replicas.
     """
 
     def renamed(target: str) -> str:

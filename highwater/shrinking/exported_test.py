@@ -43,7 +43,7 @@ def brief_json(plan: Plan) -> bytes:
 def _brief(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
     """Convert a value to Python's built-in types.
 
-    Of a struct, only the fields that differ from their defaults remain.
+    A struct becomes a dict of the fields that differ from their defaults.
     """
     if isinstance(value, tuple):
         return [_brief(item) for item in value]

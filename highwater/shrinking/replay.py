@@ -19,7 +19,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
     Args:
         name: name of a run in the store, or path of a run directory or a plan file.
-        by: whether repeated steps of a run hit roles or broker ids; a plan file names its targets.
+        by: for a run: repeat each step on the same ``role``, or on the same ``broker`` id.
     """
     file = next((path for path in (Path(name), store.root / name) if path.is_file()), None)
     replayed = read_plan(file) if file else as_taken(store.open(name), by=by)
@@ -30,7 +30,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
 
 def refuse_external(plan: Plan) -> None:
-    """Raise an error for an external cluster, because the user confirmed it for one run only."""
+    """Raise an error for an external cluster: the user confirmed its use for one run only."""
     if plan.external is not None:
         raise UsageError(
             f"cluster {plan.external.cluster_id} is external, and you confirmed it for one run "

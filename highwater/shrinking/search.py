@@ -1,12 +1,12 @@
 """Find the smallest plan that reproduces a run's anomaly: reduce faults, then the rest.
 
 Every smaller plan runs on real brokers, and the outcome depends on chance: a schedule that lost a
-record once may lose none the next time. So a plan runs up to ``HitThreshold.tries`` times, and it
-is accepted if ``HitThreshold.hits`` runs have the anomaly (hits). With 1 hit in 3 tries, a plan
-that shows the anomaly in half of its runs is accepted in 7 of 8 cases; a plan that never shows it
-is never accepted. A plan with fewer faults may show the anomaly more rarely. A plan with shorter
-faults or fewer records should not, so it needs one more hit. At the end, the smallest plan runs
-again several times, to measure how often it has the anomaly.
+record once may lose none the next time. A run with the anomaly is a *hit*. A plan runs up to
+``HitThreshold.tries`` times, and is accepted after ``HitThreshold.hits`` hits. With 1 hit in 3
+tries, a plan that hits in half of its runs is accepted with probability 7/8; a plan that never hits
+is never accepted. A plan with fewer faults may hit more rarely. A plan with shorter faults or fewer
+records should not hit more rarely, so it needs one more hit. At the end, the smallest plan runs
+several more times, to measure how often it hits.
 """
 
 from collections.abc import Callable, Iterator

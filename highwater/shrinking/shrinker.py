@@ -80,9 +80,9 @@ class Effort:
     """The limits of shrinking.
 
     Attributes:
-        rule: the number of runs with the anomaly that a plan needs to be accepted.
-        counts: number of additional runs of the smallest plan, which measure how often the plan has
-            the anomaly.
+        rule: the threshold for accepting a plan.
+        counts: number of additional runs of the smallest plan, to measure how often it has the
+            anomaly.
     """
 
     rule: HitThreshold = field(default_factory=HitThreshold)
@@ -133,7 +133,7 @@ def shrink(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Make a plan with steps as small as possible.
+    """Reduce a plan: find the smallest plan that still has the anomaly of ``goal``.
 
     All runs use the same brokers and the same Spark session. When the search has found a smaller
     plan, it writes ``plan.json`` to ``folder``; at the end it also writes ``shrunk.json`` and a

@@ -44,10 +44,10 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
-        """Return the goal with a run's verdict and anomaly kinds, by default its worst kind.
+        """Return a goal: a run's verdict and ``kinds``, by default its worst kind of anomaly.
 
-        Anomalies that break a guarantee are worst; the order of ``checkers.catalogue`` decides
-        among them. A run that is invalid only because it exceeded a limit has no such anomaly.
+        Anomalies that break a guarantee are worst; among them, the order of ``checkers.catalogue``
+        decides. A run that is invalid only because it exceeded a limit has no such anomaly.
         """
         all_names = all_kinds()
         for name in kinds:
@@ -127,8 +127,8 @@ class Trials:
         folder: the directory with ``attempts.jsonl``, and in ``runs`` the runs of the last accepted
             plan.
         deadline: value of ``time.monotonic`` after which no run begins.
-        attempts: all tried plans, oldest first; a plan that an earlier invocation tried appears
-            when the search reaches this plan again.
+        attempts: all plans that this search has tried, oldest first, also those whose result it
+            read from ``attempts.jsonl``.
     """
 
     goal: Goal
@@ -176,7 +176,7 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """Run a plan in two groups at most: the fewest runs that may be enough, then the rest."""
+        """Run a plan ``hits`` times; if this does not decide, run it up to ``tries`` times."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
@@ -200,7 +200,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return runs with the anomaly, and verdicts; delete others."""
+        """Run a plan ``times`` times; return the hits and their verdicts; delete other runs."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:

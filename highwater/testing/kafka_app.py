@@ -21,9 +21,9 @@ class App:
     """A program under test and its faults: the options of ``highwater app`` as a value.
 
     Args:
-        command: the program and its arguments, as words or as one line.
-        words: options of ``highwater app`` about a plan: ``topic`` and ``out``, which the program
-            reads and writes, and others such as ``instances=3``, ``guarantee="exactly-once"`` or
+        command: the program and its arguments, as a list of words or as one line.
+        words: plan options of ``highwater app``: the input topic ``topic``, the output topic
+            ``out``, and others such as ``instances=3``, ``guarantee="exactly-once"`` or
             ``duration="60s"``.
 
     Attributes:
@@ -75,7 +75,7 @@ class KafkaApp(CaseRuns):
         """Run a program and judge it.
 
         Args:
-            command: the program and its arguments, as words or as one line.
+            command: the program and its arguments, as a list of words or as one line.
             words: arguments of ``App``; defaults come from the test's release and settings.
             check: whether a broken guarantee fails the test; if False, the result is returned.
 

@@ -103,9 +103,8 @@ def _driver(name: str) -> str:
 def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
     """Return every case of a test, in the order of the marker's releases and settings.
 
-    If the marker names a release that the command line leaves out, its cases are skipped with a
-    reason. If the marker names no release, the test runs for the releases of the command line, or
-    else of the ini file.
+    If the marker names no release, the releases come from the command line, or else from the ini
+    file. If the marker names releases that the command line does not name, their cases are skipped.
 
     Args:
         settings: ``acks``, ``min_isr`` and ``unclean``; each is one value or several values.

@@ -28,7 +28,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - for the same reason
-    """A finding does not follow from the release's rules, or the run differs from their prediction.
+    """The release's rules do not explain a finding, or the run ended differently than predicted.
 
     Attributes:
         result: the judged run.
@@ -59,10 +59,10 @@ class Result:
         headline: the verdict in one sentence, with the numbers of records.
         lost: number of lost acknowledged records.
         acknowledged: number of acknowledged records.
-        inputs: for a program under test, the numbers of inputs that were processed ``once``, lost,
-            doubled or not reached, by this word; empty if unknown.
+        inputs: for a program under test, the number of inputs by outcome: ``{"once": 98, …}``;
+            empty if the outcomes are unknown.
         anomalies: all anomalies; those that break a guarantee come first.
-        model: the reference model's explanation of the run; None if it has none.
+        model: the model's explanation of the run; None if it was not compared with the model.
         plan: the plan of the run; ``plan.command()`` repeats the run.
     """
 
@@ -84,7 +84,7 @@ class Result:
 
     @property
     def as_predicted(self) -> bool | None:
-        """Return whether exactly the records were lost and forked that the release's rules predict.
+        """Return whether the lost and forked records are exactly those that the rules predict.
 
         The result is None without a prediction, as for a random nemesis.
         """
@@ -121,7 +121,7 @@ class Result:
             raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:
-        """Fail unless exactly these acknowledged records were lost, guaranteed or not.
+        """Fail unless exactly these acknowledged records were lost, even if Kafka allows it.
 
         Args:
             values: ids of records, such as ``m3``, which most stories lose.

@@ -29,7 +29,7 @@ class Laboratory:
     driver.
 
     Args:
-        say: called with a text about a slow step before the first result.
+        say: called with a text when a slow step begins, such as the start of brokers.
     """
 
     def __init__(

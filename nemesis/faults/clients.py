@@ -83,7 +83,7 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
 
 @aimed("misroute-client", at="client", needs=CLIENTS)
 def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Connect a client to another broker than it addresses, as if an address was reused."""
+    """Connect a client to the wrong broker, as if an address was reused."""
     network, client = _client(cluster, target)
     if len(network.brokers) == 1:
         raise NothingDoneError("the cluster has only one broker")
@@ -115,7 +115,7 @@ def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 
 def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
-    """Draw a random error for each kind of request, and several errors for Produce requests."""
+    """Return rules that refuse some requests of each kind with a random error."""
     dice = Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
     rules = []
     for api in (*LEGAL, *[PRODUCE] * (_PRODUCES - 1)):
@@ -138,7 +138,7 @@ def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
 
 
 def release(messages: CaughtMessages, target: FaultTarget) -> None:
-    """End the relay's rule for these messages, and record the reason."""
+    """Forward held messages, and record the cause: healing, or the schedule."""
     messages.release("healing" if target.healing() else "schedule")
 
 

@@ -1,4 +1,4 @@
-"""Faults of the coordination: ZooKeepers, KRaft controllers, and the sessions of brokers with them.
+"""Faults of the coordination: of ZooKeepers and KRaft controllers, and of brokers' sessions.
 
 If no ZooKeeper or controller runs, brokers continue, but no partition gets a new leader. If a
 majority of the controllers runs, it elects another leader of the quorum, and brokers find this
@@ -18,7 +18,7 @@ _KIP_853: Final = (3, 9)
 
 
 def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
-    """Return a sentence about the state of controllers, such as ``ZooKeeper is killed``.
+    """Return a sentence such as ``ZooKeeper is killed``, or ``controllers 100, 101 are killed``.
 
     Args:
         says: a word for the state, such as ``killed``.
@@ -61,10 +61,10 @@ def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a ZooKeeper or KRaft controller and empty its disk; it restarts with its old id.
 
-    The controller still votes, although it has lost entries that it acknowledged. An entry that
-    only this controller and the leader had may be lost: a third voter without the entry becomes
-    leader by the controller's vote. To prevent this, KIP-853 gives each voter's disk an id. Here
-    the empty disk has the old id; ``controller_replace`` gives the disk a new id.
+    The controller still votes, although it has lost acknowledged entries. Suppose that only this
+    controller and the leader had an entry. A third voter without the entry can then become leader,
+    because this controller votes for it, and the entry is lost. To prevent this, KIP-853 gives each
+    voter's disk an id. Here the empty disk keeps the old id, unlike in ``controller_replace``.
     """
     victims = _victims(cluster, aim)
     try:
@@ -91,7 +91,7 @@ def _settled_voters(kafka: Release, _: str) -> str:
     changes_voters=True,
 )
 def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Remove a running controller from the KRaft quorum's voters; healing adds it (KIP-853)."""
+    """Remove a running controller from the KRaft quorum's voters; healing adds it back."""
     victims = _victims(cluster, aim)
     try:
         for victim in victims:

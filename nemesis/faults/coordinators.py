@@ -18,8 +18,8 @@ class CoordinatorKind:
 
     Attributes:
         target: the coordinator's name as a target in ``--nemesis``.
-        serves: a text that names the coordinated objects, such as ``groups``.
-        topic: the internal topic whose partition 0 the coordinator leads.
+        serves: ``transactions`` or ``groups``.
+        topic: the internal topic; the leader of its partition 0 is the coordinator.
         needs: the option with which a run uses the coordinator.
     """
 

@@ -1,9 +1,9 @@
 """Functions that damage the files of a stopped broker.
 
 Kafka appends records to the newest segment of a log. It flushes the segment when the segment is
-full, when the broker shuts down in order, or after ``flush.messages`` records (``Log.append``,
-``Log.roll``). The offset up to which a log is flushed is its *recovery point*, which Kafka writes
-to ``recovery-point-offset-checkpoint`` every ``log.flush.offset.checkpoint.interval.ms``. Records
+full, at a clean shutdown, or after ``flush.messages`` records (``Log.append``, ``Log.roll``). The
+offset up to which a log is flushed is its *recovery point*, which Kafka writes to
+``recovery-point-offset-checkpoint`` every ``log.flush.offset.checkpoint.interval.ms``. Records
 above the recovery point may exist only in the page cache.
 """
 
@@ -58,7 +58,7 @@ class BatchOnDisk:
 
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
-    """Return a log directory's replicas of one topic or of all, without KRaft's metadata log."""
+    """Return the folders of a topic's replicas, or of all replicas except KRaft's metadata log."""
     paths = []
     for folder in sorted(directory.iterdir()):
         name = PARTITION.fullmatch(folder.name)
@@ -73,7 +73,7 @@ def partition_of(replica: Path) -> int:
 
 
 def _used(directory: Path, topic: str) -> list[Path]:
-    """Return the replicas of a topic and of Kafka's internal topics."""
+    """Return the folders of the replicas of a topic and of Kafka's internal topics."""
     every = partitions(directory)
     return [folder for folder in every if folder.name.startswith("__")] + partitions(
         directory, topic
@@ -109,12 +109,11 @@ def lose_unflushed(
 ) -> list[RemovedOffsets]:
     """Remove unflushed bytes from replicas of a topic and of internal topics, as if power failed.
 
-    A power failure removes bytes that were never flushed. They are in the newest segment, from the
-    recovery point on: Kafka flushes a segment when the next segment begins. If the broker flushes
-    after every ``flushes`` records, the recovery point on disk may be out of date. Then only the
-    last ``flushes - 1`` records can be lost. Records that survived an earlier power failure remain,
-    because they were on the disk. But Kafka does not treat these records as flushed when it starts
-    (``LogLoader.recoverLog``).
+    Kafka flushes a segment when the next segment begins. So unflushed bytes are only in the newest
+    segment, above the recovery point. If the broker flushes after every ``flushes`` records, the
+    recovery point on disk may be too old. Then at most ``flushes - 1`` records are unflushed.
+    Records that survived an earlier power failure are on the disk, and remain. (Kafka does not
+    treat them as flushed when it starts: ``LogLoader.recoverLog``.)
 
     Args:
         directory: a log directory of a stopped broker.
@@ -150,7 +149,7 @@ def _offsets(checkpoint: Path) -> Offsets:
 
 
 def _lose_tail(replica: Path, point: int, spared: float) -> None:
-    """Truncate the newest segment above an offset; keep the fraction ``spared`` of the bytes."""
+    """Remove the batches from offset ``point`` on, but keep the share ``spared`` of their bytes."""
     replica_segments = segments(replica)
     batch_list = list(batches(replica_segments[-1])) if replica_segments else []
     unflushed = [batch for batch in batch_list if batch.last >= point]
@@ -160,7 +159,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 
 def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
-    """Return the state of a disk just before its flushes lose their effect.
+    """Return the state of a disk, before the fault ``disk-lies`` makes flushes do nothing.
 
     Returns:
         Each segment's size in bytes, and the contents of each checkpoint file.
@@ -173,14 +172,15 @@ def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
 def lose_promised(
     directory: Path, topic: str, before: Mapping[Path, bytes | int], choice: float
 ) -> list[RemovedOffsets]:
-    """Remove bytes that Kafka flushed without effect, from a topic and from internal topics.
+    """Remove bytes that Kafka wrote after ``before``, although it flushed them.
 
     If ``choice`` is below 0.5, the disk has written in order. Each log then ends within a block
     whose rest is zeros, and the checkpoints have their old contents. Otherwise the disk has written
     out of order. The checkpoints then have their new contents, and one block of each log is zeros.
 
     Args:
-        before: the result of ``unpromised`` before flushes lost their effect.
+        topic: the topic whose replicas are damaged, together with internal topics.
+        before: the result of ``unpromised``, before flushes did nothing.
         choice: a number from 0 to 1.
 
     Returns:
@@ -213,7 +213,7 @@ def _size(before: Mapping[Path, bytes | int], segment: Path) -> int:
 
 
 def _zero(segment: Path, at: int, *, ends: bool) -> int:
-    """Write zeros from a byte to the end of its disk block; return the first lost offset.
+    """Write zeros from byte ``at`` to the end of its disk block; return the first lost offset.
 
     Args:
         ends: whether to truncate the file after this block.
@@ -287,12 +287,12 @@ def remove_file(
 
 
 def ends(directory: Path, topic: str) -> dict[str, RemovedOffsets]:
-    """Return the offset range of each replica of a topic and of Kafka's internal topics."""
+    """Return replicas' offset ranges by folder name (``events-0``), also of internal topics."""
     return {replica.name: _whole(replica) for replica in _used(directory, topic)}
 
 
 def copy_log_directory(directory: Path, topic: str, target: Path) -> None:
-    """Copy a log directory, but only the replicas of a topic and of internal topics."""
+    """Copy a log directory without replicas of other topics; internal topics are copied."""
     target.mkdir(parents=True)
     for entry in _entries(directory, topic):
         if entry.is_dir():
@@ -321,7 +321,7 @@ def restore(directory: Path, topic: str, copy: Path) -> list[RemovedOffsets]:
 
 
 def _entries(directory: Path, topic: str) -> list[Path]:
-    """Return a log directory's entries, but only the replicas of a topic and of internal topics."""
+    """Return a log directory's entries without replicas of other topics; keep internal topics."""
     others = {*partitions(directory)} - {*_used(directory, topic)}
     return [entry for entry in sorted(directory.iterdir()) if entry not in others]
 
@@ -337,7 +337,7 @@ def remove_indexes(directory: Path, topic: str) -> int:
 def flip_bit(
     directory: Path, topic: str, partition: int, choice: float
 ) -> tuple[BatchOnDisk, int] | None:
-    """Flip one bit in the payload of a batch, in the newest segment of a replica that has batches.
+    """Flip one bit in a batch of a replica, in the newest segment that has batches.
 
     Args:
         choice: a number from 0 to 1, which decides the batch.

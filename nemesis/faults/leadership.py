@@ -93,9 +93,9 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _in_sync(cluster: Cluster, aim: FaultTarget, partitions: Iterable[int]) -> list[PartitionState]:
-    """Wait until all replicas of partitions are in sync, and return the states of the partitions.
+    """Wait until all replicas of these partitions are in sync, and return the partitions' states.
 
-    Do not wait while a broker has a fault: a reassignment would wait for it, too.
+    If a broker has a fault, raise the error at once.
 
     Raises:
         NothingDoneError: a replica is not in sync.
@@ -116,8 +116,8 @@ def _in_sync(cluster: Cluster, aim: FaultTarget, partitions: Iterable[int]) -> l
 def decommission(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Remove a broker's replicas of the topic and shut the broker down; healing adds both again.
 
-    After healing, the broker starts with an empty log for each partition, and copies the leader's
-    log. If the cluster has more brokers than replicas, another broker gets each removed replica.
+    If the cluster has more brokers than replicas, other brokers get replicas instead. After
+    healing, the broker starts with an empty log for each partition, and copies the leader's log.
     Replicas of Kafka's internal topics are not removed.
     """
     topic, broker = aim.topic, aim.victim
@@ -144,10 +144,10 @@ def decommission(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Shrink the ISR to the leader, kill this leader, and elect a broker without its last records.
 
-    The followers are shut down in order, so that the leader is the only ISR member and acknowledges
-    records alone. Then the leader is killed, and the administrator requests the election: by
-    ElectLeaders since 2.4 (KIP-460), before by the topic's setting. Healing starts the killed
-    leader, which truncates its log to match the new leader's log.
+    The followers are shut down cleanly. So the leader is the only ISR member, and acknowledges
+    records alone. Then the leader is killed, and the administrator requests the election: with
+    ElectLeaders since 2.4 (KIP-460), before with the topic's unclean.leader.election.enable.
+    Healing starts the killed leader, which truncates its log to match the new leader's log.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
@@ -191,7 +191,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def _leave_alone(
     cluster: Cluster, probe: Probe, aim: FaultTarget, leader: int, others: list[int]
 ) -> None:
-    """Shut every other broker down in order, and wait until only the leader is in the ISR."""
+    """Shut every other broker down cleanly, and wait until only the leader is in the ISR."""
     for other in others:
         cluster.brokers[other].stop()
     _await(

@@ -152,7 +152,7 @@ def clock_strobe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @_of_controllers_too("clock-drift", CLOCKS)
 def clock_drift(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let a node's wall clock run at half to three times the speed."""
+    """Let a node's wall clock run at 0.5 to 3 times its speed."""
     gain = _choose(aim, _DRIFTS)
     with _moving(_nodes(cluster, aim), itertools.count(gain, gain)):
         yield f"the clock of {_title(cluster, aim)} {_drift(gain)} every second"
@@ -163,7 +163,7 @@ def _drift(gain: float) -> str:
 
 
 def _files(node: ClusterNode) -> list[Path]:
-    """Return the node's files that it writes by system calls; indexes are memory-mapped."""
+    """Return the node's files except indexes, which are memory-mapped and need no system calls."""
     files = {folder / name for folder in node.log_directories for name in _CHECKPOINTS}
     for folder in node.log_directories:
         files |= {path for path in folder.rglob("*") if path.is_file()}
@@ -173,7 +173,7 @@ def _files(node: ClusterNode) -> list[Path]:
 
 @contextlib.contextmanager
 def _injected(nodes: Sequence[ClusterNode], calls: str, action: str) -> Iterator[list[Counted]]:
-    """Change nodes' system calls during the ``with`` block, except on segments that begin then."""
+    """Change system calls on the nodes' present files during the ``with`` block."""
     with contextlib.ExitStack() as open_rules:
         yield [
             open_rules.enter_context(
@@ -247,7 +247,7 @@ def _await_calls(changed: Counted, title: str, kind: str) -> None:
 def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Make flushes succeed without effect; then cut the power, so that flushed records are lost.
 
-    Before the power failure, the fault waits until the broker has flushed and its replicas have
+    Before the power failure, the fault waits until the broker has flushed and its logs have
     grown. See ``disk_damage.lose_promised``.
 
     Raises:

@@ -71,7 +71,7 @@ def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-halves")
 def partition_halves(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Split brokers into a larger group with the quorum, and a smaller group with the target."""
+    """Split brokers into a smaller group with the target and a larger group with the quorum."""
     network = _network(cluster)
     minority, majority = _halves(network, broker)
     links = between(minority, majority | {COORDINATION})
@@ -150,7 +150,7 @@ def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold the controller's requests about leaders: the broker continues in its old role."""
+    """Hold messages about leaders to a broker: the broker keeps its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)
@@ -198,7 +198,7 @@ def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> I
 
 
 def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the smaller group (the broker and the brokers with the next ids), and the rest."""
+    """Return the smaller group (the broker, and the brokers with the next ids), and the larger."""
     ids = sorted(network.brokers)
     start = ids.index(broker)
     circle = ids[start:] + ids[:start]

@@ -1,4 +1,4 @@
-"""Faults of the broker's process: kill, pause and orderly restart.
+"""Faults of the broker's process: kill, pause and clean restart.
 
 SIGKILL does not affect the page cache, so no bytes that a broker has written are lost.
 """
@@ -33,7 +33,7 @@ def kill(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("pause", commands=("pause", "resume"))
 def pause(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker (SIGSTOP), even after its session has ended; healing resumes it."""
+    """Freeze a broker (SIGSTOP), perhaps until after its session has ended."""
     target = cluster.brokers[broker]
     target.pause()
     try:
@@ -44,7 +44,7 @@ def pause(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("stop", commands=("stop", "start"), awaits_coordination=True)
 def stop(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Shut a broker down in order, as a rolling restart does."""
+    """Shut a broker down cleanly, as a rolling restart does."""
     target = cluster.brokers[broker]
     target.stop()
     try:
@@ -55,14 +55,14 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("restart", commands=(RESTART,), awaits_coordination=True)
 def restart(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Shut a broker down in order and start it again at once."""
+    """Shut a broker down cleanly and start it again at once."""
     cluster.brokers[broker].restart()
     yield f"broker {broker} was restarted"
 
 
 @fault("crash-loop", commands=("kill", "start"), awaits_coordination=True)
 def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
-    """SIGKILL and start a broker three times in a row, before it has caught up."""
+    """SIGKILL and start a broker three times, without waiting until it is in sync."""
     target = cluster.brokers[broker]
     for _ in range(_STORM):
         try:
@@ -113,7 +113,7 @@ def _await_end(cluster: Cluster, broker: int) -> None:
 
 @aimed("rolling-restart", at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in turn; each restart waits until the previous broker has a session."""
+    """Restart every broker in turn; before each restart, wait for the previous broker's session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
             _require_going(aim)
@@ -124,7 +124,7 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed(ROLLING, at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in turn; each restart waits until every replica is in sync."""
+    """Restart every broker in turn; before each restart, wait until every replica is in sync."""
     with (
         contextlib.closing(cluster.probe()) as probe,
         contextlib.closing(ReplicationView(cluster)) as view,

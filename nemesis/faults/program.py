@@ -1,8 +1,8 @@
 """Faults of the tested program: of its instances, and of their connections to brokers.
 
 Each fault hits one running instance. While a fault stops the instance, Highwater does not restart
-it, so that other instances can get its partitions. The relay identifies the instance's connections
-by their process.
+it, so that other instances can get its partitions. The relay finds the process of each connection,
+and so the instance.
 """
 
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-scale", at="program", needs=PROGRAM, commands=())
 def app_scale(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Start one more instance; healing ends it in order (SIGTERM)."""
+    """Start one more instance; healing stops it cleanly (SIGTERM)."""
     if target.program is None:
         raise NothingDoneError("the run has no program under test")
     spare = target.program.spare
@@ -115,7 +115,7 @@ def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-refuse-outputs", at="program", needs=PROGRAM, why_not=by_request, commands=())
 def app_refuse_outputs(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Make brokers refuse every output as too large (max.message.bytes), even after retries."""
+    """Make brokers refuse every output record as too large (max.message.bytes) until healing."""
     topic = target.program.out if target.program else ""
     if not topic:
         raise NothingDoneError("the program writes to no topic of the run")

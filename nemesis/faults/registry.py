@@ -35,7 +35,7 @@ class NothingDoneError(HarnessError):
 
 
 class InstanceUnderTest(Protocol):
-    """One instance of the program under test. Each method returns when it has taken effect."""
+    """One instance of the program under test. Methods return when the processes have changed."""
 
     @property
     def number(self) -> int:
@@ -86,7 +86,7 @@ class ProgramUnderTest(Protocol):
 
     @property
     def out(self) -> str:
-        """Name of the topic that the program writes to; empty without a topic of the run."""
+        """Name of the run's topic that the program writes to; empty if it writes to none."""
 
     @property
     def spare(self) -> InstanceUnderTest:
@@ -107,9 +107,9 @@ class FaultTarget:
         client: name of the target client; empty if the fault hits no client, or may hit any client.
         message: the notation of the target message; see ``nemesis.message_spec``.
         program: the program under test; None if the run has no such program.
-        note: records an event (a text and a broker) while the fault is being injected.
+        note: records an event during the injection; the arguments are a text and a broker.
         miss: records why the fault had no effect; then the run proves nothing.
-        meanwhile: a part of a fault that waits for records, in a story.
+        meanwhile: called during the injection, so that a story can send records.
         healing: returns whether the run is over, so that all faults are being healed.
         stopped: returns whether the run must end early; a long fault should then end.
     """
@@ -207,18 +207,15 @@ class Fault:
         scope: the kind of the fault's target.
         why_not: returns why the fault is not available on a release and driver; empty if it is
             available.
-        needs: the option or command that the run needs for the fault: ``--unclean``, because the
-            fault elects leaders from outside the ISR; ``--to``, which names releases to upgrade to;
-            ``--wire-clients``, because clients must connect through the relay; ``--message``, which
-            names a message; ``--transactions`` or ``--subscribe``, because the fault hits their
-            coordinator; ``--controllers``, because a single controller has no quorum;
-            ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
-            because one of several directories fails; ``--keys``, because the topic must be
-            compacted; ``highwater app``, because the fault hits a program under test; ``strace``,
-            because it changes a node's system calls; ``libfaketime``, because nodes need clocks of
-            their own; ``iptables``, because it loses packets; ``--tiered``, because it is a fault
-            of the remote tier; or ``no groups``, because it deletes records that a group may not
-            have read.
+        needs: the option or program that a run with this fault must have; empty if none.
+            ``--unclean``: unclean elections. ``--to``: the releases of an upgrade.
+            ``--wire-clients``: clients behind the relay. ``--message``: the target message.
+            ``--transactions``, ``--subscribe``: a coordinator. ``--controllers``: a quorum of
+            several controllers. ``--trace-flushes``: knowledge of the flushed files.
+            ``--log-dirs``: several log directories. ``--keys``: a compacted topic.
+            ``--tiered``: a remote tier. ``highwater app``: a program under test. ``strace``,
+            ``libfaketime``, ``iptables``: programs that change system calls, clocks or the
+            network. ``no groups``: the fault deletes records that a group may not have read.
         commands: the commands that the fault needs in an external cluster's inventory; None if
             commands cannot inject the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
@@ -243,7 +240,7 @@ class Fault:
 
     @property
     def on_wire(self) -> bool:
-        """True if the fault hits only a broker's links; another fault of the broker may overlap."""
+        """True for a network fault of one broker. The broker itself may have a fault, too."""
         return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:

@@ -67,7 +67,7 @@ def dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
 
 
 def loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: str) -> FaultEffect:
-    """Return a fault's effect: a sentence, and the offsets that the tested topic lost."""
+    """Return a fault's effect: ``says`` with the topic's lost offsets, or with ``otherwise``."""
     lost = [cut for cut in cuts if cut.topic == topic.name]
     return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
 
@@ -186,7 +186,7 @@ def await_growth(target: Broker, topic: str) -> None:
 
 
 def _written(target: Broker, topic: str) -> int:
-    """Return the number of records that a broker's replicas have ever contained."""
+    """Return the sum of the end offsets of a broker's replicas."""
     folders = target.log_directories
     ranges = [disk_damage.ends(folder, topic) for folder in folders]
     return sum(offsets.end for replicas in ranges for offsets in replicas.values())
@@ -225,7 +225,7 @@ def _has(directory: Path, topic: str, partition: int) -> bool:
 
 
 def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:
-    """Return the files of a checkpoint in a log directory: one file, or one in each replica."""
+    """Return a checkpoint's files: one of the log directory (HW), or one of each replica."""
     if name == HIGH_WATERMARK:
         return [directory / name]
     return [replica / name for replica in disk_damage.partitions(directory, aim.topic.name)]
@@ -242,7 +242,7 @@ def _garbage(file: Path, aim: FaultTarget) -> None:
 
 
 def _stale(file: Path, aim: FaultTarget) -> None:
-    """Replace every offset in a file by a fraction of the offset."""
+    """Multiply every offset in a checkpoint by the fault's random choice (0 to 1)."""
     if not file.exists():
         return
     lines = file.read_text(encoding="ascii").splitlines()
@@ -281,10 +281,10 @@ def _on_checkpoint(
 
 
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
-    """Start a broker; return whether it serves every replica although files are damaged.
+    """Start a broker with damaged files; return whether it serves every replica.
 
-    Up to 0.10 a partition may stay without a leader: the broker's error aborts the controller's
-    request.
+    Up to 0.10 the broker's first error aborts the controller's whole request, so a partition may
+    stay without a leader.
     """
     numbers = [
         disk_damage.partition_of(partition)
@@ -389,7 +389,7 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
 
 
 def _first_error(log: Path, start: int) -> str:
-    """Return the first error in a log after a byte position, as words that end a sentence."""
+    """Return the first error in a log after a byte position: ``: <line>`` or ``; it reports …``."""
     lines = _since(log, start).splitlines()
     for number, line in enumerate(lines):
         if _ERROR.search(line):
@@ -404,8 +404,8 @@ def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
 
     To fill a disk, Highwater would need privileges, and other processes would fail, too. Instead
     RLIMIT_FSIZE forbids the broker to write to its files. The error is EFBIG instead of ENOSPC, but
-    Kafka gets an IOException in both cases. Kafka exits at the first IOException; since 1.0 it
-    exits because its only log directory has failed.
+    Kafka gets an IOException in both cases, and exits. (Since 1.0 an IOException stops only the log
+    directory, but the broker has no other.)
     """
     target = cluster.brokers[broker]
     target.limit_writes(limited=True)
@@ -429,10 +429,10 @@ def _several(kafka: Release, _: str) -> str:
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make a log directory of a broker fail, but never its first one; healing repairs it.
+    """Make a log directory of a broker fail, but never the first; healing repairs it.
 
     A plain file replaces the directory. Kafka gets an IOException when it next opens a file in the
-    directory: at the latest when it next writes high watermarks. Until then Kafka still writes to
+    directory, at the latest when it next writes high watermarks. Until then Kafka still writes to
     its open files. The first directory never fails, because it has KRaft's metadata log, and
     without this log a broker exits.
 

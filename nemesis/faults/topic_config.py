@@ -41,7 +41,7 @@ def changed(
 
 
 def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
-    """Request a topic setting until the cluster responds: the controllers may have no leader."""
+    """Set a topic setting; repeat the request while the controllers do not respond."""
     await_condition(
         lambda: cluster.configure(topic, setting),
         what=f"the cluster to accept the setting {next(iter(setting))} of {topic} again",
@@ -64,13 +64,13 @@ def set_retention(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("set-segment", at="topic", why_not=by_request, commands=())
 def set_segment(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Set segment.ms to a second: each new segment flushes the previous one."""
+    """Set segment.ms to a second: brokers often begin a segment, and flush the previous one."""
     yield from changed(cluster, aim, "segment.ms", "1000")
 
 
 @aimed("set-compression", at="topic", why_not=by_request, commands=())
 def set_compression(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make the leader compress every batch again (compression.type), and write new bytes."""
+    """Set compression.type, so that the leader compresses every batch again."""
     yield from changed(cluster, aim, "compression.type", _CODEC)
 
 
@@ -161,8 +161,8 @@ def _deletes_topics(kafka: Release, _: str) -> str:
 def recreate_topic(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Create, delete and re-create a second topic beside the topic under test; healing deletes it.
 
-    The second topic has as many partitions and replicas as the first, and a new id each time
-    (KIP-516).
+    The second topic has as many partitions and replicas as the first. It gets a new topic id when
+    it is created again (KIP-516).
     """
     name, live = f"{aim.topic.name}-neighbour", sorted(cluster.brokers)
     replicas = [live[: aim.topic.replication_factor]] * aim.topic.partitions

@@ -28,8 +28,8 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Restart every broker in turn at the next level of --to: new jars, protocol or message format.
 
     On KRaft the controllers are restarted first, and metadata.version changes without a restart.
-    The fault stops the next broker only when every replica is in sync again. Healing changes
-    nothing: the cluster stays at its new level, and the next injection continues from there.
+    After each restart, the fault waits until every replica is in sync. Healing changes nothing: the
+    cluster stays at its new level, and the next injection continues from there.
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):
@@ -40,7 +40,7 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("downgrade", at="cluster", needs="--to", awaits_coordination=True)
 def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in turn with the previous jars, while their protocol is still in use.
+    """Restart every broker in turn with the previous jars, if the cluster still has their protocol.
 
     Kafka's upgrade notes forbid a downgrade after brokers have used the newer protocol; then the
     fault has no effect. On KRaft the controllers are restarted first.
@@ -64,15 +64,14 @@ def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
 
 
 def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None) -> None:
-    """Restart each broker in turn at a level; before the next broker, wait for all ISRs.
+    """Restart each broker in turn at a level; then wait until all replicas are in sync.
 
     If the brokers of a KRaft cluster already run these jars, no broker is restarted: the cluster
     only gets the level's features.
 
     Args:
         note: records a text about each broker that runs again.
-        topic: the topic whose replicas must be in sync before the next broker; None without a
-            topic.
+        topic: the topic whose replicas must be in sync; None without a topic.
 
     Raises:
         HarnessError: a broker does not start, or the replicas are not in sync in time.
@@ -109,7 +108,7 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
 
 
 def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
-    """Return each partition's ISR, which has all replicas unless a fault has removed one."""
+    """Return the present ISR of each partition; none without a topic."""
     if topic is None:
         return []
     return [
@@ -133,7 +132,7 @@ def _await_whole(
     topic: Topic | None,
     whole: Sequence[frozenset[int]],
 ) -> None:
-    """Wait until every broker has a session and the replicas in ``whole`` are in sync again."""
+    """Wait until every broker has a session, and each ISR has the brokers in ``whole``."""
     await_sessions(
         cluster,
         probe,

@@ -94,7 +94,7 @@ def _replicas(
 
 
 def _value(value: Value) -> StateValue:
-    """Convert a property's value for a comparison: sort replicas or records; None becomes -1."""
+    """Return a value for comparisons: None becomes -1, and a collection becomes a sorted tuple."""
     if value is None or isinstance(value, int):
         return -1 if value is None else value
     return tuple(sorted(value))

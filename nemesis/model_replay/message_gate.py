@@ -27,7 +27,7 @@ class MessageGate:
         self._catchers = [network.catch(rule) for rule in rules]
 
     def count(self, event: str) -> int:
-        """Return the number of times that an event has happened to messages at this gate."""
+        """Return how many messages at this gate had an event, such as ``caught``."""
         return sum(len(catcher.events(event)) for catcher in self._catchers)
 
     def in_hand(self) -> Sequence[Row]:
@@ -46,8 +46,7 @@ class MessageGate:
 
         Raises:
             WaitTimeoutError: no message arrived.
-            ScheduleNotFollowedError: several messages wait, so the gate cannot forward a single
-                one.
+            ScheduleNotFollowedError: several messages wait, so it is unclear which to forward.
         """
         waiting, _ = await_condition(
             lambda: (self.in_hand(), self.count("caught")),

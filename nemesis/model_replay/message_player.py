@@ -124,7 +124,7 @@ class MessagePlayer(Player):
             self._context.fault_log.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
 
     def run(self, _: ScheduleStep) -> None:
-        """Forward all messages from now on."""
+        """Open every gate, so that all messages are forwarded from now on."""
         self._open()
 
     def send(self, step: ScheduleStep) -> None:
@@ -133,12 +133,12 @@ class MessagePlayer(Player):
         self._context.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill the step's broker; drop its requests that wait at gates."""
+        """Kill the step's broker, and drop the broker's requests that wait at gates."""
         super().kill(step)
         self._forget(broker_of(step))
 
     def stop(self, step: ScheduleStep) -> None:
-        """Shut the step's broker down in order; drop its requests that wait at gates."""
+        """Shut the step's broker down cleanly, and drop its requests that wait at gates."""
         super().stop(step)
         self._forget(broker_of(step))
 
@@ -151,7 +151,8 @@ class MessagePlayer(Player):
         """Kill the controller; drop decisions that this controller has not delivered.
 
         All brokers with a replica are paused until a broker without a replica becomes the
-        controller. A controller with a replica would send decisions to itself without the relay.
+        controller. For a controller with a replica, the relay could not hold the decisions that it
+        sends to itself.
         """
         context, cluster = self._context, self._context.cluster
         controller = context.controller()
@@ -186,7 +187,7 @@ class MessagePlayer(Player):
         )
 
     def wipe(self, step: ScheduleStep) -> None:
-        """Kill the step's broker and empty its disk; drop its requests that wait at gates."""
+        """Kill the step's broker, empty its disk, and drop its requests that wait at gates."""
         number = broker_of(step)
         self._context.nemesis.inject("wipe", self.broker(number))
         self._gone(number)
@@ -222,8 +223,8 @@ class MessagePlayer(Player):
     def _apply(self, number: int, gate: MessageGate) -> None:
         """Forward one decision to a broker; drop this broker's requests that wait at gates.
 
-        A broker that stops a fetcher waits until the fetcher gets a response, or its connection
-        closes.
+        To apply a decision, a broker may have to stop a fetcher. The fetcher stops when it gets a
+        response or its connection closes, so a held request would block the decision.
         """
         answered = gate.count("answered") + 1
         gate.let_pass()
@@ -303,8 +304,8 @@ class MessagePlayer(Player):
     def lag(self, step: ScheduleStep) -> None:
         """Let the other followers fetch until the leader drops the lagging follower from the ISR.
 
-        Before the fetches, while every replica is in the ISR, put the next leader first in the
-        partition's assignment (docs/replay.md).
+        First put the next leader first in the partition's assignment (docs/replay.md), because now
+        every replica is still in the ISR.
         """
         context, leader = self._context, broker_of(step)
         follower = self.broker(-1 if step.asks is None else step.asks)
@@ -342,7 +343,7 @@ class MessagePlayer(Player):
     def _prefer_heir(self, step: ScheduleStep) -> None:
         """Put the next leader first in the partition's assignment; this starts a new leader epoch.
 
-        Only brokers that have applied the newest decision learn the new epoch.
+        Forward this epoch only to brokers that have applied the newest decision.
         """
         steps = self._schedule.steps
         rest = steps[steps.index(step) :]

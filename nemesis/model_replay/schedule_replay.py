@@ -110,7 +110,7 @@ class Replay:
     schedule: Schedule
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """Return the brokers that get a replica, in assignment order; none is the controller.
+        """Return the brokers that get a replica, in assignment order, without the controller.
 
         Raises:
             WaitTimeoutError: a broker has no session, or no broker is the controller.

@@ -70,7 +70,7 @@ class Player:
         )
 
     def finish(self) -> None:
-        """End the sessions of dead brokers, if possible, so that brokers can start again soon."""
+        """End the sessions of dead brokers, so that these brokers can start again at once."""
         for number in self._down:
             with contextlib.suppress(UnreachableError):
                 self._context.cluster.end_session(self.broker(number))
@@ -91,7 +91,7 @@ class Player:
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Pause these replicas, and those that a pause step has paused; resume all other replicas.
+        """Pause these replicas; resume all others, except those that a pause step has paused.
 
         The leader is paused first, because the others fetch from it.
         """
@@ -108,14 +108,14 @@ class Player:
             self._woken[number] = self._context.clock()
 
     def _line_up(self, new_leader: int | None) -> None:
-        """Put the schedule's next leader first in the order by which the controller elects."""
+        """Make the schedule's next leader the controller's first choice in an election."""
         if new_leader is not None and new_leader >= 0:
             self._context.cluster.set_next_leader(
                 self._context.topic, self._context.partition, self.broker(new_leader)
             )
 
     def send(self, step: ScheduleStep) -> None:
-        """Send records to the step's broker or the leader, once no paused broker can fetch them."""
+        """Send records to the step's broker or the leader; paused followers must not get them."""
         context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
@@ -125,10 +125,10 @@ class Player:
         context.direct.send_batch((step.record or "").split(), context.partition, address=address)
 
     def _drain(self, leader: int) -> None:
-        """Wait until the leader has no open fetch request of a paused follower.
+        """Wait until the leader has responded to every fetch of a paused follower.
 
-        In its response to an open fetch, the leader would send the next record, and the follower
-        would get it when it resumes. After ``FETCH_WAIT_S`` the leader sends an empty response.
+        Otherwise its response would contain the next record, and the follower would append this
+        record when it resumes. After ``FETCH_WAIT_S`` the leader sends an empty response.
         """
         followers = set(self._frozen) - {leader}
         if followers and leader not in self._frozen:
@@ -143,7 +143,7 @@ class Player:
         self._gone(number)
 
     def stop(self, step: ScheduleStep) -> None:
-        """Shut the step's broker down in order.
+        """Shut the step's broker down cleanly.
 
         On KRaft the broker ends only when every live broker has applied the controller's decision,
         so paused brokers are resumed as soon as the controller has decided.
@@ -212,7 +212,7 @@ class Player:
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
-        """Request a reassignment without waiting; the step's expected ISR shows its end."""
+        """Request a reassignment; it has ended when the ISR is as the step expects."""
         context, replicas = self._context, [self.broker(number) for number in step.replicas]
         context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 
@@ -274,7 +274,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
 
 
 def broker_of(step: ScheduleStep) -> int:
-    """Return the replica of a step; raise ScheduleNotFollowedError if the step names none."""
+    """Return a step's broker as a replica number; raise ScheduleNotFollowedError without one."""
     if step.broker is None:
         raise ScheduleNotFollowedError(f"the step {step.action} names no broker")
     return step.broker

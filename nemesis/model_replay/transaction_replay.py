@@ -1,7 +1,7 @@
 """Execute a counterexample of the transaction model on real brokers.
 
-The producer and the brokers send all messages through the relay. If a request is late in the
-counterexample, the relay holds it, on a connection that the sender has closed. After each step the
+The producer and the brokers send all messages through the relay. If a request arrives late in the
+counterexample, the relay holds it, and the sender closes the connection. After each step the
 partition's log must have the length that the model predicts for this release and client.
 """
 
@@ -237,7 +237,7 @@ class _TransactionPlayer:
             )
 
     def _release(self, action: TransactionAction) -> None:
-        """Forward a held request; if its sender is gone, wait until the response is discarded."""
+        """Forward a held request. Without its sender, wait until the relay drops the response."""
         self.messages[action.held].release("schedule")
         if action.record:
             self.writer.flush()
@@ -271,14 +271,14 @@ class _TransactionPlayer:
 
 
 def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
-    """Return whether a run shows the predicted errors; None if other errors happened.
+    """Compare a run's anomalies with the predicted anomalies.
 
     Args:
         plan: the plan of a replay.
         anomalies: kind and value of each anomaly that breaks a promise of Kafka.
 
     Returns:
-        True if the predicted errors happened; False if no error was predicted and none happened.
+        None if the anomalies differ from the prediction. Otherwise, whether an error was predicted.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
     fate = predict_records(counterexample, plan.kafka, _client_of(plan))

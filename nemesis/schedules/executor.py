@@ -75,7 +75,7 @@ class ScheduleExecutor:
         self._context.log.step("begin")
 
     def aim(self, step: FaultStep) -> list[int | None]:
-        """Return a step's target brokers at this moment; if there is none, skip the step."""
+        """Return a step's target brokers at this moment; skip the step if no broker matches."""
         numbers = targets(self._context, step)
         if not numbers:
             self.leave_out(step, None, f"no node matches the target {step.target} now")
@@ -125,7 +125,7 @@ class ScheduleExecutor:
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return a step's target controllers at this moment; None for another kind of target."""
+        """Return a step's target controllers now; None for other faults, or with one controller."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)
@@ -135,8 +135,8 @@ class ScheduleExecutor:
     ) -> None:
         """Record that a step is skipped, and why.
 
-        Every skipped step is recorded. Of several with the same fault, broker and reason, the fault
-        log has only the first step.
+        The table of steps gets every skipped step. The fault log gets one row for each fault,
+        broker and reason.
 
         Args:
             number: the step's number, if it already has one.
@@ -174,7 +174,7 @@ class ScheduleExecutor:
                 self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
-        """Return a text about the budget limit that a fault would exceed; empty if none."""
+        """Return a sentence if a fault would exceed the budget; else an empty text."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
             return f"the fault was injected {most} times, which is the budget's limit"
@@ -199,10 +199,10 @@ class ScheduleExecutor:
 
 
 def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
-    """Return why a fault could not be injected, or raise the error if the run cannot continue.
+    """Return why a fault was not injected; raise the error if the run cannot continue.
 
-    While another fault is open, the cluster may not respond to a request; the run then continues.
-    If a broker does not start again, the run fails.
+    The run continues after a conflict with an open fault, and if nodes do not respond. It fails if
+    a broker does not start again.
 
     Args:
         ended: whether the broker had exited by itself before the fault.
@@ -235,7 +235,7 @@ def require_health(context: ScheduleContext) -> None:
     """Wait until every broker has a session and all replicas are in sync, before the first fault.
 
     Raises:
-        WaitTimeoutError: in time, a broker has no session or a replica is not in sync.
+        WaitTimeoutError: at the limit, a broker has no session or a replica is not in sync.
     """
     await_condition(
         context.probe.live_brokers,

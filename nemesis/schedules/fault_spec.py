@@ -259,11 +259,11 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
 
 
 def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
-    """Return the brokers that a step's target means at this moment, and that have no open fault.
+    """Return the brokers that a step's target means at this moment, without an open fault.
 
-    If steps may overlap, a target broker may have an open fault that does not exclude the step's
-    fault. If the leader or every follower already has a fault, or no leader exists, another broker
-    replaces it. A controller or coordinator is never replaced.
+    With overlapping steps, a broker may have an open fault that does not exclude the step's fault.
+    If no healthy broker matches ``leader`` or ``follower``, another healthy broker is used. No
+    broker replaces a controller or coordinator.
     """
     target, partition, choice = step.target, step.partition, step.choice
     healthy = sorted(set(context.cluster.brokers) - context.nemesis.broken_brokers)
@@ -297,7 +297,7 @@ def _share(context: ScheduleContext, healthy: list[int], target: str, choice: fl
 
 
 def _portion(candidates: list[int], total: int, target: str, choice: float) -> list[int]:
-    """Return some candidates: as many as a minority, a majority or all of ``total`` nodes."""
+    """Return a minority, a majority or all of ``total`` nodes, as far as candidates suffice."""
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
     first = int(choice * len(candidates))
     return sorted([*candidates[first:], *candidates[:first]][:count])

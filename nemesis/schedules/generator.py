@@ -34,15 +34,15 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
     """Return the steps of a plan's random schedule; equal plans give equal steps.
 
     Steps with the same start are a group. Three of four groups have one step; the others have
-    several, at most one for each broker. A schedule of at least ``LEAST_S`` has a group, which is
-    shortened if necessary. The schedule for a program under test begins with one fault of each
+    several, at most one for each broker. If the duration is at least ``LEAST_S``, the first group
+    is shortened to fit into it. The schedule for a program under test begins with one fault of each
     kind, in the order of the plan.
 
     If the plan has ``calm_s``, storms of 12 to 30 s and pauses of ``calm_s`` alternate, at the same
-    times in all sequences. A group that would not end within its storm moves to the next storm.
+    times in all lanes. A group that would not end within its storm moves to the next storm.
 
     Args:
-        lane: number of the sequence, if several sequences of steps run at the same time.
+        lane: number of the lane (sequence of steps); lanes run at the same time.
 
     Raises:
         UsageError: an item of the plan's nemesis is not valid.
@@ -73,7 +73,7 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
 
 
 def _storms(plan: Plan) -> Iterator[float]:
-    """Yield the end of each storm (time with faults); without ``calm_s`` a storm never ends."""
+    """Yield the second at which each storm (time with faults) ends; infinity without ``calm_s``."""
     dice = random.Random(f"{plan.seed} storms")  # noqa: S311 - to be repeatable, as in ``draw``
     end_s = 0.0 if plan.calm_s else math.inf
     while True:
@@ -96,7 +96,7 @@ def check_duration(seconds: float) -> None:
 
 
 def draw_lanes(plan: Plan) -> Steps:
-    """Return the steps of all sequences of a plan; the sequences run at the same time."""
+    """Return the steps of all lanes of a plan, which run at the same time."""
     return overlap(*(draw(plan, lane) for lane in range(plan.overlap)))
 
 
@@ -107,7 +107,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault and a target. The choice of the fault does not affect later draws."""
+    """Draw a fault and a target, with the same number of random choices for every fault."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,
@@ -119,7 +119,7 @@ def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -
 
 
 def _shortened(calm_s: float, trouble_s: float, most_s: float) -> tuple[float, float]:
-    """Shorten the seconds before a group of steps and of the group to fit the duration."""
+    """Shorten the pause before a group, then the group, so that both end within ``most_s``."""
     calm_s = min(calm_s, most_s - TROUBLE_S[0])
     trouble_s = min(trouble_s, most_s - calm_s)
     if calm_s + trouble_s > most_s:  # rounding may make the sum slightly too large

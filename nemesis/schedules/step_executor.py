@@ -63,11 +63,11 @@ def play_in_turn(
     Healing takes additional time, so later groups start later than planned. A group that could not
     end within ``duration_s`` is left out, except the first group.
 
-    A fault of the program under test is injected only after the program has worked since its last
-    fault. Earlier, the program's consumer group may still wait until a dead member's session ends
-    (45 s by default), and another fault would add a dead member. Half of the faults are injected as
-    soon as the program works, perhaps before its first commit: the first, third and so on if the
-    seed is odd, the others if it is even. The other half are injected after an additional pause.
+    Before a fault of the program under test, wait until the program has processed records since its
+    last fault. Until then, its consumer group may wait for a dead member's session timeout (45 s by
+    default), and another fault would add a dead member. Every second group is then injected at
+    once, perhaps before the program's first commit; the others are injected after another pause.
+    With an odd seed the first group is injected at once, with an even seed the second.
 
     Raises:
         HarnessError: the run must end early.
@@ -110,9 +110,9 @@ def play_in_turn(
 
 
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
-    """Wait until the program's count of work exceeds ``done``; return False at the deadline.
+    """Wait until the program has processed more than ``done``; return False at the deadline.
 
-    If no broker reports the count, assume that the program works.
+    If the program's progress is unknown at the deadline, return True.
     """
     while (work := context.work()) is None or work <= done:
         if context.clock() >= deadline:

@@ -61,7 +61,7 @@ def check_levels(plan: Plan) -> None:
 
 
 def _check_metadata(plan: Plan) -> None:
-    """Check a KRaft plan: its protocol must be a metadata.version, without a message format.
+    """Raise an error if a KRaft plan has a message format, or an unknown metadata.version.
 
     Raises:
         UsageError: the plan has a message format, or no release has this metadata.version.

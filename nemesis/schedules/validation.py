@@ -35,8 +35,8 @@ def check_budget(plan: Plan) -> None:
 def check_steps(plan: Plan, kafka: Release) -> None:
     """Raise an error if steps have unknown names, or two steps hit one target at the same time.
 
-    A step may name its target by a word such as ``leader``; its broker is known only during the
-    run. If this broker has a fault when the step begins, the step is skipped.
+    A target such as ``leader`` becomes a broker only during the run. If this broker has a fault
+    when the step begins, the step is skipped.
 
     Raises:
         UsageError: the message names the step and the reason.

@@ -1,12 +1,12 @@
 """Canaries: stories that lose data on every release; if no loss is reported, the harness is wrong.
 
-These losses are no bugs of Kafka. If only the leader has a record, the record is lost with the
-leader. A leader elected from outside the ISR lacks records that the ISR had.
+These losses are no bugs of Kafka. A record that only the leader has is lost with the leader. A
+leader from outside the ISR lacks records that the ISR has acknowledged.
 
-``controller-unclean``: a topic and its brokers report clean elections, but elections are unclean.
-On KRaft the controller decides. It uses the topic's setting or, if the topic has none, *its own*
-setting (``ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic``). A broker, however,
-reports its own setting for the topic. In ``topic-clean`` the topic has the setting.
+``controller-unclean``: the topic and its brokers report that unclean elections are forbidden, but
+they happen. On KRaft the controller decides. If the topic has no setting, the controller uses *its
+own* (``ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic``). A broker, however,
+reports the broker's setting for the topic. In ``topic-clean`` the topic has the setting.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ def _no_own_settings(release: Release) -> str:
     ),
 )
 def leader_kill(context: ScheduleContext) -> None:
-    """Lose a record that only the leader has; with acks=0 or acks=1 it may be acknowledged."""
+    """Lose a record that only the leader has; with acks=0 or 1 the record is acknowledged."""
     a, b, survivor = context.replicas
     parked = context.clock()
     offset = settle(context)
@@ -108,7 +108,7 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
     the open fetches end, and lasts until the leader has sent empty responses.
 
     Args:
-        parked: a time before the leader received the open fetches.
+        parked: a time in seconds; the leader received the open fetches after this time.
     """
     latest = context.clock() + FETCH_WAIT_S
     context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
@@ -147,7 +147,7 @@ def unclean(context: ScheduleContext) -> None:
     why_not=_no_own_settings,
 )
 def controller_unclean(context: ScheduleContext) -> None:
-    """Repeat unclean, but only the controller has the setting for unclean elections."""
+    """Repeat the story unclean, but only the controller allows unclean elections."""
     with _unclean_controllers(context):
         _outlive(context, unclean=True)
 
@@ -160,7 +160,7 @@ def controller_unclean(context: ScheduleContext) -> None:
     why_not=_no_own_settings,
 )
 def topic_clean(context: ScheduleContext) -> None:
-    """Repeat controller-unclean, but the topic's own setting forbids unclean elections."""
+    """Repeat the story controller-unclean, but the topic itself forbids unclean elections."""
     with _unclean_controllers(context):
         _outlive(context, unclean=False)
 
@@ -177,7 +177,7 @@ def _unclean_controllers(context: ScheduleContext) -> Iterator[None]:
 
 
 def _outlive(context: ScheduleContext, *, unclean: bool) -> None:
-    """Let A acknowledge a record alone; kill A, and start B and C again."""
+    """Shrink the ISR to A, let A acknowledge a record, kill A, and start B and C again."""
     a, *others = context.replicas
     offset = settle(context)
     for broker in others:

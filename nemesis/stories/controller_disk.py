@@ -1,13 +1,13 @@
 """The story of a cluster with one controller, whose disk is lost.
 
 The voters of a KRaft quorum store its decisions on their disks. If one of several voters restarts
-with an empty disk, it fetches the decisions from the other voters; a single voter cannot. In this
-story the single voter is formatted again with the cluster's old id, and starts a new metadata log.
-A broker with a longer metadata log would have to truncate committed records, so it exits
+with an empty disk, it fetches the decisions from the other voters. A single voter cannot do this.
+In this story the single voter's new disk gets the cluster's old id and a new metadata log.
+
+A broker with a longer metadata log exits, because it must not truncate committed records
 (``KafkaRaftClient.handleFetchResponse``). After a restart, it truncates its metadata log, and
 treats its replicas as strays, which it may delete (KAFKA-15605). A broker with a shorter metadata
-log appends records of the new log after its old ones, because both logs have the same leader epochs
-(KIP-595).
+log appends the new records to its old ones: both logs have the same leader epochs (KIP-595).
 """
 
 from typing import Final

@@ -2,10 +2,10 @@
 
 In ``loss`` a committed record is lost; in ``divergence`` two records get the same offset. Brokers
 A, B and C have replicas of one partition. A leads, B is the next leader, and C is never killed, so
-with ZooKeeper C is the controller. The sessions of A and B end one after the other: for a moment
-the controller elects B, which is already dead, and C follows B. Up to 0.10.2 C at once truncates
-its log to its own HW (Partition.makeFollower). From 0.11 on C first asks the leader for the end of
-C's epoch (KIP-101), gets no response, and keeps the record.
+with ZooKeeper C is the controller. A is killed, then B. When A's session ends, the controller
+elects B, which is already dead, and C follows B until B's session ends. Up to 0.10.2 C at once
+truncates its log to its own HW (Partition.makeFollower). From 0.11 on C first asks the leader for
+the end of C's epoch (KIP-101), gets no response, and keeps the record.
 
 The schedule does not depend on the producer's acks: A is killed only when every replica has the
 record and A has committed it. Only Kafka's promise about the record depends on acks.
@@ -76,7 +76,7 @@ def loss(context: ScheduleContext) -> None:
     outcome="Up to 0.10.2 in-sync replicas keep different records for ever. Later releases agree.",
 )
 def divergence(context: ScheduleContext) -> None:
-    """Acknowledge two records at one offset: A restarts with a HW that protects its own record."""
+    """Acknowledge two records at one offset: A's HW on disk is above its record, so A keeps it."""
     a, _, survivor = context.replicas
     offset = settle(context)
     commit_victim(context, offset)
@@ -106,7 +106,7 @@ def commit_victim(context: ScheduleContext, offset: int) -> None:
 
 
 def kill_leader(context: ScheduleContext, offset: int) -> float:
-    """Kill A inside the HW-lag window, if the window opens; return the time of the request."""
+    """Kill A inside the HW-lag window, if the window opens; return the second of the kill."""
     a, *followers = context.replicas
     began = context.clock()
     context.nemesis.inject("kill", a)
@@ -158,10 +158,10 @@ def _fail_over_to_survivor(context: ScheduleContext, began: float) -> None:
 
 
 def require_session(context: ScheduleContext, broker: int, before: str) -> None:
-    """Make sure that a broker still has its session after an event.
+    """Raise an error if a broker's session ended before an event.
 
     Args:
-        before: the event, as words for the error message.
+        before: the event for the error message, such as ``broker 2 was isolated``.
 
     Raises:
         ScheduleNotFollowedError: the session has ended.

@@ -122,7 +122,7 @@ def await_replicas(
 def await_leads(
     context: ScheduleContext, broker: int, *, leads: bool = True, limit_s: float = _LEADS_S
 ) -> None:
-    """Wait until a broker acts as leader of the tested partition, or no longer acts as leader."""
+    """Wait until a broker knows that it leads the tested partition, or that it does not lead."""
 
     def look() -> None:
         if context.probe.leads(broker, context.topic, context.partition) != leads:

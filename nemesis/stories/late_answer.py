@@ -1,13 +1,14 @@
 """The story of a late fetch response from an earlier leader epoch.
 
-A leader's fetch response contains the offset at which the follower's log diverges (KIP-595, since
-2.8), and the follower truncates its log to this offset. Up to 3.9.0 and in 4.0.0 a follower also
-accepts a late response, if it follows the same leader again and fetches from the same offset. It
-does not compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). So it
-truncates records that it has fetched from another leader since then.
+A leader's fetch response may contain the offset at which the follower's log diverges (KIP-595,
+since 2.8), and the follower truncates its log to this offset. Up to 3.9.0 and in 4.0.0 a follower
+does not compare the leader epoch of the response (KAFKA-18991,
+``AbstractFetcherThread.processFetchRequest``). So it also accepts a late response, if it follows
+the same leader again and fetches from the same offset. It then truncates records that it has
+fetched from another leader since then.
 
-A fetcher thread waits for the response, and stops when it has no partition left to fetch. To keep
-A's fetcher thread alive, B always leads a second partition, which A follows.
+The fetcher thread that waits for the response must not stop. It stops when it has no partition to
+fetch. So B always leads a second partition, which A follows.
 """
 
 import contextlib
@@ -96,7 +97,7 @@ def late_answer(context: ScheduleContext) -> None:
 
 @contextlib.contextmanager
 def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
-    """Let the relay hold B's response that A's log diverges in B's epoch, and yield it."""
+    """Let A's log diverge, and yield B's held response that contains the diverging offset."""
     a, b, c = context.replicas
     with contextlib.ExitStack() as holds:
         of_followers = [
@@ -124,14 +125,14 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
 
 
 def _send(context: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
-    """Send a record once to a given broker; a client that finds the leader may send it twice."""
+    """Send a record once, to a given broker: a client that looks for the leader may retry."""
     context.direct.send(value, 0, address=context.cluster.brokers[broker].address)
     if answered:
         await_answer(context, value, limit_s=_LIMIT_S)
 
 
 def _move(context: ScheduleContext, broker: int) -> int:
-    """Request that a broker leads; wait until it leads and A knows this; return the epoch."""
+    """Move leadership to a broker; wait until A and this broker know it; return the epoch."""
     epoch = move_leader(context, broker)
     await_leads(context, broker, limit_s=_LIMIT_S)
     a = context.replicas[0]
@@ -147,10 +148,10 @@ def _move(context: ScheduleContext, broker: int) -> int:
 
 
 def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:
-    """Make sure that A followed B again before A got the late response.
+    """Raise an error if A got the late response before it followed B again.
 
-    If A followed B, A's next fetch contains the partition with the new epoch, because a fetch
-    contains changed partitions.
+    If A followed B, A's next fetch contains the partition: a fetch contains partitions whose leader
+    epoch has changed.
 
     Raises:
         ScheduleNotFollowedError: A did not follow B again.

@@ -1,10 +1,10 @@
-"""The story of a leader that never learns, with ZooKeeper, that another broker led.
+"""The story of a leader that never learns that another broker led; with ZooKeeper.
 
 A controller keeps in its memory a queue of decisions for each broker. If the controller crashes,
 decisions that it has not sent are lost; the next controller sends each broker only the present
 state. If a broker led before, and leads again in the present state, it does not know that another
-broker led in between. It keeps its followers' LEOs (``Partition.makeLeader``, ``isNewLeader``),
-although the followers have since truncated their logs.
+broker led in between. It keeps the old LEOs of its followers (``Partition.makeLeader``,
+``isNewLeader``), although the followers have since truncated their logs.
 
 On KRaft the same happens without a crash of a controller (docs/findings/elected-again.md).
 """

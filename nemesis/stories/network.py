@@ -73,7 +73,7 @@ _HELD_FETCH: Final = """
     ),
 )
 def cut_off(context: ScheduleContext) -> None:
-    """Lose a committed record by network faults: A, then B, are isolated; C leads without it.
+    """Lose a committed record: the network isolates A, then B; C leads without the record.
 
     The relay resets links: otherwise a controller or follower up to 0.10.2 would wait
     ``request.timeout.ms`` (30 s) for a response.
@@ -114,12 +114,12 @@ def cut_off(context: ScheduleContext) -> None:
     ),
 )
 def held_fetch(context: ScheduleContext) -> None:
-    """Lose a committed record although its new leader B runs: C truncates it, then B is killed.
+    """Lose a committed record although the new leader B runs: C truncates it, then B is killed.
 
-    In ``loss`` B is dead when C begins to follow B: a follower that first asks for the end of its
-    epoch gets no response, and keeps the record. Here B responds. But without leader epochs B does
-    not know the end of the epoch, so C truncates its log to its HW. Then the relay holds C's
-    fetches, so that C does not get the record before B is killed.
+    In ``loss`` B is dead when C begins to follow B. From 0.11 on C asks for the end of its epoch,
+    gets no response, and keeps the record. Here B responds. But without leader epochs B does not
+    know the end of C's epoch, so C truncates its log to its HW. Then the relay holds C's fetches,
+    so that C does not get the record before B is killed.
     """
     network = network_of(context)
     a, b, survivor = context.replicas

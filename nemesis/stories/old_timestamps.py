@@ -1,6 +1,6 @@
 """Stories of records that retention deletes because their producer gave them an old timestamp.
 
-Retention compares ``retention.ms`` with the largest timestamp in a segment
+Retention compares ``retention.ms`` with the age of the largest timestamp in a segment
 (``UnifiedLog.deleteRetentionMsBreachedSegments``, KIP-33). With
 ``message.timestamp.type=CreateTime``, the default, the producer chooses the timestamp. It may be
 old: in a backfill, in a replay of old data, or if the producer's clock is behind. Retention also
@@ -8,10 +8,10 @@ deletes the active segment: if every record below the high watermark is too old,
 the segment and deletes it (``UnifiedLog.deleteSegments``). A new record in the same segment
 prevents this.
 
-``append-time`` and ``bounded-timestamp`` are the guards, which lose nothing: brokers write their
-own time, or refuse old timestamps (KIP-937). Neither helps if the clock of a broker is ahead
-(``clock-ahead``): this broker compares the timestamps with its own time, and as leader it sets a
-new log start for all replicas.
+Two stories lose nothing: in ``append-time`` brokers write their own time, and in
+``bounded-timestamp`` they refuse old timestamps (KIP-937). These settings do not help if the
+leader's clock is ahead (``clock-ahead``). The leader compares the timestamps with its own time, and
+sets a new log start for all replicas.
 """
 
 import time
@@ -89,7 +89,7 @@ def old_timestamp(context: ScheduleContext) -> None:
     why_not=_by_file,
 )
 def clock_ahead(context: ScheduleContext) -> None:
-    """Repeat append-time with present timestamps; the leader's clock jumps a day ahead."""
+    """Repeat append-time with timestamps of today; the leader's clock jumps a day ahead."""
     leader = context.replicas[0]
     for value in OLD:
         context.send(value, leader=leader)

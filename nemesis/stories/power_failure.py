@@ -5,8 +5,8 @@ record, Kafka relies on the others. KIP-966 ("Eligible Leader Replicas") describ
 member of the ISR is elected again even if it has lost records, and the other replicas truncate
 their logs to match.
 
-With ``flush.messages=1`` the replica has flushed the record, and loses nothing (``honest-disk``),
-unless its disk only says that it has (``lying-disk``).
+With ``flush.messages=1`` the replica has flushed the record, and loses nothing (``honest-disk``).
+But the record is lost if the disk reports flushes that it has not done (``lying-disk``).
 """
 
 from collections.abc import Callable
@@ -45,10 +45,10 @@ _POWER_FAILURE: Final = """
 
 
 def ends_itself(release: Release) -> str:
-    """Return why the story cannot run before 0.11: there a follower ahead of its leader exits.
+    """Return why the story cannot run on a release before 0.11; empty for other releases.
 
-    See ``ReplicaFetcherThread.handleOffsetOutOfRange``, up to 0.10.2: "log truncation is not
-    allowed".
+    A follower with a longer log than its leader exits: "log truncation is not allowed"
+    (``ReplicaFetcherThread.handleOffsetOutOfRange``, up to 0.10.2).
     """
     if not release.cuts_to_hw:
         return ""
@@ -71,8 +71,8 @@ def ends_itself(release: Release) -> str:
 def power_failure(context: ScheduleContext) -> None:
     """Lose the unflushed end of the only in-sync replica's log; this replica leads again.
 
-    B and C are shut down in order one after the other, as for maintenance, so that only A is in the
-    ISR. Then A loses its power. B and C, which have every record on disk, start first.
+    B and C are shut down cleanly one after the other, as for maintenance, so that only A is in the
+    ISR. Then A has a power failure. B and C, which have every record on disk, start before A.
     """
     offset = settle(context)
     context.hold(SEGMENT_S + 0.1)
@@ -90,7 +90,7 @@ def power_failure(context: ScheduleContext) -> None:
     min_isr_most=2,
 )
 def honest_disk(context: ScheduleContext) -> None:
-    """Play power-failure with flush.messages=1."""
+    """Repeat power-failure, but with flush.messages=1."""
     _leave_alone(context, settle(context))
     _fail(context, "power-failure")
 
@@ -106,13 +106,13 @@ def honest_disk(context: ScheduleContext) -> None:
     why_not=ends_itself,
 )
 def lying_disk(context: ScheduleContext) -> None:
-    """Play honest-disk, but the flushes of A do nothing."""
+    """Repeat honest-disk, but the flushes of A do nothing."""
     offset = settle(context)
     _fail(context, "disk-lies", lambda: _leave_alone(context, offset))
 
 
 def _leave_alone(context: ScheduleContext, offset: int) -> None:
-    """Let every replica have the record at an offset, then shut down all replicas but A."""
+    """Send a record, wait until every replica has it, and shut down all replicas but A."""
     a, *others = context.replicas
     context.send(VICTIM, leader=a)
     await_replicas(
@@ -129,7 +129,7 @@ def _leave_alone(context: ScheduleContext, offset: int) -> None:
 def _fail(
     context: ScheduleContext, fault: str, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    """Inject a fault that ends A, and start the other brokers."""
+    """Inject a fault that stops A, start the other brokers, and note the leader."""
     a, *others = context.replicas
     context.nemesis.inject(fault, a, meanwhile=meanwhile)
     context.nemesis.heal_all(others)
@@ -143,9 +143,10 @@ def _fail(
 def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None:
     """Make sure that a broker's newest segment of partition 0 starts at an offset.
 
+    Otherwise the power failure would also remove other records.
+
     Raises:
-        ScheduleNotFollowedError: the segment starts at another offset, so that other records would
-            be lost.
+        ScheduleNotFollowedError: the segment starts at another offset.
     """
     newest = disk_damage.segments(context.cluster.brokers[broker].directory / f"{context.topic}-0")[
         -1

@@ -1,8 +1,7 @@
-"""Stories of orderly restarts, as in every upgrade and every change of a setting.
+"""Stories of clean restarts, as in every upgrade and every change of a setting.
 
-No release may lose a record in these stories: in an orderly shutdown a broker moves leadership
-before it exits (``KafkaServer.controlledShutdown``). If the harness reports a loss here, the
-harness is wrong.
+No release may lose a record in these stories: in a clean shutdown a broker moves leadership before
+it exits (``KafkaServer.controlledShutdown``). A reported loss is a bug of the harness.
 """
 
 from collections.abc import Mapping

@@ -107,13 +107,12 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardEnding:
-    """The outcome of a story on releases with its hazard, if the model cannot predict it.
+    """The outcome of a story that the model cannot predict. It depends on a hazard of the release.
 
     Attributes:
         hazard: id of the hazard in ``checkers.hazards.catalogue``; empty if the outcome depends
             only on the clients' library.
-        ending: the outcome of the records on releases with the hazard; other releases lose no
-            record.
+        ending: the outcome on releases that have the hazard; other releases lose no record.
         uncommitted: records that only one replica has, and that every release loses; with acks=0
             and acks=1 they are acknowledged.
         libraries: the client libraries with which this schedule loses records.
@@ -149,9 +148,9 @@ class StoryNeeds:
         expiry: whether brokers soon delete expired records and offsets.
         joined: the number of group members that the story starts.
         group: whether the story is about the records that a group coordinator writes.
-        compressed: whether that coordinator compresses these records.
+        compressed: whether the group coordinator compresses these records.
         share: the number of members of the share group that the story starts.
-        machine: a program of this machine that the story needs, as faults do.
+        machine: a program that this machine must have, such as ``libfaketime``.
         keys: the number of keys of the records on a compacted topic; 0: the topic is not compacted.
         before: changes the cluster before Highwater creates the topic of the run.
     """
@@ -192,7 +191,7 @@ class StoryNeeds:
 
     @property
     def all_partitions(self) -> int:
-        """The least number of partitions of the topic at the end."""
+        """The number of partitions after the story has added its own."""
         return self.partitions + self.added
 
 
@@ -206,9 +205,9 @@ class Story:
     Attributes:
         play: the schedule; the first line of its docstring is the story's summary.
         script: the schedule in the language of ``checkers.model.schedules.script``; empty if the
-            language cannot express it; then ``harm`` is set.
-        harm: the outcome of the story on releases with the hazard.
-        outcome: a sentence for users about the outcome on releases.
+            language cannot express the schedule.
+        harm: for a story without a script, its outcome on releases with its hazard; else None.
+        outcome: sentences for users: on which releases are which records lost?
         controller: the broker that is the controller on ZooKeeper: A, C, or D, which has no
             replica.
         topic_config: the topic settings that the story needs.
@@ -229,7 +228,7 @@ class Story:
 
     @property
     def brokers(self) -> int:
-        """The number of brokers that the story needs: three replicas, and perhaps a controller."""
+        """The number of brokers: three replicas, and D if it is the controller on ZooKeeper."""
         return _REPLICAS + (self.controller == "D")
 
     def replicas(self, brokers: int) -> int:
@@ -364,7 +363,7 @@ def story(
     min_isr_most: int = 1,
     why_not: Callable[[Release], str] = lambda _: "",
 ) -> Callable[[Callable[[ScheduleContext], None]], Callable[[ScheduleContext], None]]:
-    """Register a schedule as a story, with a script for the model or the outcome of its hazard."""
+    """Register a schedule as a story. ``end`` is its script for the model, or else its outcome."""
 
     def register(play: Callable[[ScheduleContext], None]) -> Callable[[ScheduleContext], None]:
         STORIES[name] = Story(

@@ -3,18 +3,18 @@
 ``tiered-new-leader``: a leader deletes the oldest segments of the remote tier when the partition is
 larger than retention.bytes. A segment in both tiers must count once, so the leader ignores local
 segments below the highest offset in the remote tier. A leader reads this offset when it looks for
-segments to copy, a follower at intervals. A restarted broker does not know the offset. If a new
-leader looks for expired segments before it knows the offset, it counts local segments and their
-remote copies (KAFKA-20732). If copying is disabled (KIP-950), this always happens, because the
-leader never reads the offset.
+segments to copy; a follower reads it at intervals. A broker that has just restarted does not know
+the offset. If a new leader looks for expired segments before it knows the offset, it counts local
+segments and their remote copies (KAFKA-20732). If copying is disabled (KIP-950), this always
+happens, because the leader never reads the offset.
 
 ``failed-copies``: before a leader copies a segment, it announces the copy in Kafka's internal topic
 about the remote tier. Before 3.9 each failed attempt then counts as a segment of the tier
 (KAFKA-17062, ``RemoteLogManager.RLMTask.buildRetentionSizeData``).
 
 ``expired-unread``: a group has no members for longer than ``retention.ms``, which also applies to
-the remote tier, so its unread records are deleted. ``local-retention`` is the guard, which loses
-nothing: only ``local.retention.ms`` has passed, and the group reads all records from the tier.
+the remote tier, so its unread records are deleted. ``local-retention`` loses nothing: only
+``local.retention.ms`` has passed, and the group reads all records from the tier.
 """
 
 from collections.abc import Callable
@@ -213,7 +213,7 @@ def _be_away(context: ScheduleContext, *, expires: bool) -> None:
 def _join_until_given(
     context: ScheduleContext, name: str, group: GroupMembership, end: int
 ) -> None:
-    """Let a member join the group, read until an offset, commit the offset and leave."""
+    """Let a member join the group, receive all records before ``end``, commit ``end`` and leave."""
     member = context.groups.join(name, group)
     context.until(
         lambda: member.given.get(0, 0),
@@ -295,7 +295,7 @@ def _look_until(
     *,
     looks: int,
 ) -> _Seen:
-    """Wait for a condition during ``looks`` checks by the leader; return the observed state."""
+    """Wait for a condition, at most for ``looks`` of the leader's checks; return the last state."""
     deadline = context.clock() + looks * TIER_TASK_S
     while not condition(seen := look()) and context.clock() < deadline:
         context.hold(_LOOK_S)

@@ -62,7 +62,7 @@ def _caption(step: ModelFrame, lines: list[str], *, is_last: bool) -> list[Marku
 
 
 def _facts(step: ModelFrame, top: float) -> list[Markup]:
-    """Draw lines about the controller's decisions and the clients; highlight changed lines."""
+    """Draw a step's text lines about the controller and the clients; highlight changed lines."""
     return [
         text(8, top + LINE * i, fact.says, "fact new" if fact.is_new else "fact")
         for i, fact in enumerate(step.facts)

@@ -133,7 +133,7 @@ def _marks(lane: Lane, top: float) -> list[Markup]:
 
 
 def _flag(words: str, offset: int, first: int, last: int, top: float, class_: str) -> Markup:
-    """Draw a flag before ``offset``, with an arrow if the offset is outside the drawing."""
+    """Draw a flag at the left edge of an offset's cell; with an arrow if the cell is outside."""
     place = min(max(offset, first), last + 1)
     arrow = f"← {words}" if offset < first else f"{words} →" if offset > last + 1 else words
     x = _x(place - first)
@@ -154,7 +154,7 @@ def _flag(words: str, offset: int, first: int, last: int, top: float, class_: st
 
 
 def key(anomaly: Anomaly, frames: Sequence[Frame]) -> list[tuple[str, str, str]]:
-    """Return the legend of a strip: style class, label and id of each record at the offset."""
+    """Return the legend of a strip: for each record at the offset (style class, label, id)."""
     keys: dict[str, tuple[str, str, str]] = {}
     for cell in (cell for moment in frames for lane in moment.lanes for cell in lane.cells):
         here = cell.offset == anomaly.offset and cell.state in {"subject", "other"}

@@ -50,7 +50,7 @@ def bands(
 def _intervals(
     rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
 ) -> list[tuple[float, float, int]]:
-    """Return start, end and epoch of intervals in which ``holds`` is true; merge equal epochs."""
+    """Return (start x, end x, epoch) of intervals where ``holds`` is true; join equal epochs."""
     bands: list[tuple[float, float, int]] = []
     for i, row in enumerate(rows):
         if not holds(row):
@@ -65,9 +65,9 @@ def _intervals(
 
 
 def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
-    """Draw the leader epochs in which a broker's replica was a follower.
+    """Draw, in a broker's lane, the leader epochs in which its replica responded as a follower.
 
-    The drawing shows that a replica missed a complete epoch (see KIP-101 and KIP-279).
+    A reader then sees whether a replica missed a complete epoch (see KIP-101 and KIP-279).
     """
     track = observed.tracks.get(broker)
     rows = reigns(observed.leaderships)

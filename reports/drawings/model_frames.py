@@ -24,7 +24,7 @@ _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """The affected records of a counterexample: lost records, and records at their offsets."""
+    """The lost or replaced records of a counterexample, and the records at their offsets."""
 
     records: frozenset[str]
     instead: frozenset[str] = frozenset()
@@ -91,7 +91,7 @@ def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
 
 
 def subject(counterexample: "Counterexample") -> Anomaly:
-    """Return the record that the drawings are about, at its first offset."""
+    """Return an anomaly with the first harmed record and its offset, as the drawings' subject."""
     harmed = harm(counterexample)
     contents = (
         (offset, entry.record)

@@ -53,9 +53,10 @@ class FrameCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One replica in a frame; ``hw`` and ``leo`` are None if unknown.
+    """One replica in a frame.
 
     Attributes:
+        leo: the LEO; ``leo`` and ``hw`` are None if unknown.
         name: the name of a replica in the model; empty for a broker.
     """
 
@@ -78,7 +79,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat (phase) or step to draw; the frame shows the replicas at ``until_ns``, at its end."""
+    """A beat (phase) or step to draw. Its frame shows the replicas at the time ``until_ns``."""
 
     title: str
     start_ns: int | None
@@ -93,8 +94,8 @@ class Frame:
     """The drawing of one beat (phase): the beat's evidence, and every replica at the end.
 
     Attributes:
-        seen_late: the number of an earlier frame with a later time; None without such a frame. That
-            frame shows the cause, which the observer noticed late, at its next poll.
+        seen_late: the number of an earlier frame whose time is later, or None. The earlier frame is
+            the cause, but the observer noticed it only at its next poll.
     """
 
     number: int
@@ -116,7 +117,7 @@ class Frame:
 
     @property
     def captions(self) -> tuple[Witness, ...]:
-        """The evidence to list; if the observer noticed a truncation, no log line about it."""
+        """The evidence to list, without sends, and without log lines about observed truncations."""
         seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
         return tuple(
             w
@@ -126,7 +127,7 @@ class Frame:
 
 
 def frames(anomaly: Anomaly, evidence: RunObservations, holdings: Holdings) -> list[Frame]:
-    """Return at most ``FRAMES_MAX`` frames of an anomaly; none without offset or observations."""
+    """Return at most ``FRAMES_MAX`` frames of an anomaly; an empty list without an offset."""
     groups = grouped(anomaly.witnesses)
     if len(groups) > FRAMES_MAX:
         half = FRAMES_MAX // 2
@@ -211,7 +212,7 @@ class _Stage:
     holdings: Holdings
 
     def lane(self, broker: int, since: int, moment: Moment, *, last: bool) -> Lane:
-        """Return a replica's lane at a moment, with the truncations since the time ``since``.
+        """Return a replica's lane at a moment, with its truncation since the time ``since``.
 
         In the last frame, the LEO is that of the log on disk.
         """
@@ -258,7 +259,7 @@ class _Stage:
         )
 
     def _acknowledged(self, broker: int) -> int | None:
-        """Return when a broker acknowledged the record and so had it; None if unknown."""
+        """Return the time in ns at which a broker acknowledged the record; None if unknown."""
         times = (
             w.time_ns
             for w in self.subject.witnesses
@@ -276,12 +277,12 @@ class _Stage:
         return FrameCell(offset=offset, state="gone", value=self._value(broker, offset, since))
 
     def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
-        """Return a replica's record at an offset, from its disk or from the history of sends.
+        """Return a replica's record at an offset and a time, or None if it is unknown.
 
-        The disk was read at the end of the run. If the record on disk was sent after the last
-        observed append at the offset, the observer missed a truncation of the replica's log. Then
-        the replica's record after that send is unknown, unless the broker was down. Without a disk,
-        a record is known only if the replica appended it in the leader epoch in which it was sent.
+        The disk shows the record at the end of the run. If this record was sent after the last
+        observed append at the offset, the observer missed a truncation of the log. Then the earlier
+        record counts until that send, and later no record is known, unless the broker was down.
+        Without a disk, a record is known only if it was sent and appended in one leader epoch.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
@@ -306,10 +307,9 @@ class _Stage:
         return epochs[0] == epochs[1] not in (None, UNKNOWN)
 
     def _births(self, offset: int) -> list[tuple[int, str]]:
-        """Return the earliest time and the id of each record at an offset, in order of time.
+        """Return (earliest possible time in ns, id) of each record at an offset, in order of time.
 
-        The earliest time is the time of the send. If a disk has the record's leader epoch, and the
-        epoch began later, it is the time at which the epoch began.
+        This is the time of the record's send, or the later time at which its leader epoch began.
         """
         disks = (holding[offset] for holding in self.holdings.values() if offset in holding)
         epochs = {disk.value: disk.epoch for disk in disks if disk.epoch is not None}

@@ -85,7 +85,7 @@ def svg(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """A linear map from ``[lo, hi]`` to ``[start, end]``; an empty domain maps to the middle."""
+    """A linear map from ``[lo, hi]`` to ``[start, end]``; if ``lo == hi``, to the middle."""
 
     lo: float
     hi: float

@@ -36,7 +36,7 @@ def base_line(y: float) -> Markup:
 
 
 def rate(times: Ints, bins: int, time: Scale, base: float, top: float) -> tuple[str, float]:
-    """Return the path of a histogram over time, and the highest rate per second."""
+    """Return the SVG path of a histogram of ``times``, and its highest rate per second."""
     heights, edges = np.histogram(times, bins=bins, range=(time.lo, time.hi))
     most = max(int(heights.max()), 1)
     y = Scale(lo=0, hi=most, start=base, end=top)

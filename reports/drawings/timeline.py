@@ -238,7 +238,7 @@ def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
 def _line(
     track: Track, values: Ints, start: int, end: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Return the points of one range of rows, up to the time of the next row."""
+    """Return the points of the rows ``start`` to ``end``; the line lasts until row ``end``."""
     stop = int(track.time_ns[end]) if end < len(track.time_ns) else int(time.hi)
     return _thinned(track.time_ns[start:end], values[start:end], stop, time, y)
 
@@ -246,7 +246,7 @@ def _line(
 def _thinned(
     times: Ints, values: Ints, stop: int, time: Scale, y: Scale
 ) -> list[tuple[float, float]]:
-    """Keep at most four points per column: the first, lowest, highest and last one."""
+    """Return at most four points per pixel column: the first, lowest, highest and last one."""
     width = (time.hi - time.lo) / COLUMNS
     column = ((times - time.lo) / width).astype(np.int64)
     keep: set[int] = {0, len(times) - 1}
@@ -259,7 +259,7 @@ def _thinned(
 
 
 def _back(points: Sequence[tuple[float, float]]) -> str:
-    """Return a step path in reverse, from its end to its start."""
+    """Return SVG commands that draw a step path backwards."""
     words = []
     for (x, y), (_, before) in zip(points[::-1], [*points[-2::-1], points[0]], strict=True):
         words.append(f"H{number(x)}")

@@ -1,7 +1,7 @@
 """The page that compares two runs of one schedule step by step, up to their first difference.
 
 The page shows the effect of a rule that only one release has. Both runs have the same faults at the
-same steps, but only in one run a log is truncated.
+same steps, but perhaps only one run truncates a log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ class RunAtStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A step in both runs; ``parts`` is true for the first step after which replicas differ."""
+    """A step in both runs; ``parts`` is true if the replicas first differ after this step."""
 
     number: int
     says: tuple[str | None, str | None]
@@ -158,9 +158,9 @@ def _headline(
     pairs: Sequence[Pair],
     parting: int | None,
 ) -> str:
-    """Return the headline: the first step with a difference, or that it is unknown.
+    """Return a sentence about the first difference, or about missing observations.
 
-    The runs are equal only if the same number of replicas was observed in both.
+    "Never differ" requires that both runs observed the same number of replicas.
     """
     left, right = names = [f"Kafka {side.plan.software}" for side in sides]
     if parting is not None:
@@ -220,7 +220,7 @@ def _steps(evidence: RunObservations) -> tuple[ComparedStep, ...]:
 
 
 def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> list[Pair]:
-    """Pair the steps of both runs: equal steps first, then the rest by position."""
+    """Pair the steps of both runs by position; raise an error if their first steps differ."""
     left, right = (side.steps for side in sides)
     same = list(takewhile(lambda both: both[0].key == both[1].key, zip(left, right, strict=False)))
     if not same:
@@ -252,7 +252,7 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
 
 
 def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
-    """Return a frame after each step of a run: before the next step, or at the end of the run."""
+    """Return a frame for each step of a run, with the state just before the next step."""
     if subject is None:
         return []
     moments = []
@@ -268,7 +268,7 @@ def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
 
 
 def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int]:
-    """Map each broker of the left run to the broker that the same steps hit in the right run."""
+    """Map a broker of the left run to a broker of the right run, if equal steps hit both."""
     numbers: dict[int, int] = {}
     for left, right in same:
         if left.broker is not None and right.broker is not None:
@@ -279,8 +279,8 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
     """Return whether a log was truncated in only one run, or has different records in both.
 
-    Different log ends are ignored, because no two runs are equally fast. Replicas that were
-    observed in only one run are also ignored.
+    Different log ends are ignored, because one run may be faster. Replicas that were observed in
+    only one run are also ignored.
     """
     if left is None or right is None:
         return False

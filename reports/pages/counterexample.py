@@ -40,12 +40,11 @@ class ReplayOutcome:
 
     Attributes:
         link: the link to the run's report.
-        model: the model's explanation of the run; None without one.
+        model: the model's explanation of the run; None without an explanation.
         why: the reasons of the verdict, as sentences.
         steps: the predicted and the observed state after each step of the run's schedule.
         cast: a sentence that names the broker for each replica of the model.
-        same: whether the run's schedule was made from this counterexample, so that the steps are
-            the same.
+        same: whether the run's schedule was compiled from this counterexample.
     """
 
     kafka: str

@@ -31,8 +31,8 @@ class RunInCell:
 
     Attributes:
         notes: remarks of one or two words.
-        predicted: words that say whether the run agrees with its prediction and the model; empty
-            without a prediction.
+        predicted: a text about the run's agreement with the prediction and the model; empty without
+            a prediction.
         odd: colour of ``predicted`` if the run does not agree; else empty.
     """
 
@@ -61,7 +61,7 @@ class RunInCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixLine:
-    """A row of the matrix: for each release its runs, one for each seed."""
+    """A row of the matrix: one cell for each release, with one run for each seed."""
 
     name: str
     terms: str
@@ -78,7 +78,7 @@ def write(
     """Write the page of judged runs, with a link to the report of each run.
 
     Args:
-        matrix: the plan of the matrix, which has the skipped combinations.
+        matrix: the plan of the matrix; the page lists its skipped combinations.
         earlier: names and rows of earlier matrices, the latest first. The page shows changes since
             the latest matrix that has a setting in common with ``rows``.
     """
@@ -130,7 +130,7 @@ def _broken(rows: Sequence[MatrixRow]) -> str:
 
 
 def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
-    """Return the totals of all runs that are not in the headline, as short texts."""
+    """Return short texts with totals of all runs; the headline's text is left out."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
@@ -178,7 +178,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _predicted(row: MatrixRow) -> tuple[str, str]:
-    """Return words about a run's agreement with its prediction and the model, and their colour."""
+    """Return a text about a run's agreement with its prediction and the model, and its colour."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:
@@ -197,7 +197,7 @@ def _terms(setting: MatrixSetting, *, driver: bool) -> str:
 
 
 def _reasons(skipped: Sequence[SkippedCombination]) -> list[tuple[str, int, str]]:
-    """Return each reason for skipped combinations, with their number and the first names."""
+    """Return (reason, number of combinations, names of the first ones) for each reason of skips."""
     combinations: dict[str, list[SkippedCombination]] = {}
     for skipped_one in skipped:
         combinations.setdefault(skipped_one.reason, []).append(skipped_one)

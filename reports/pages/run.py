@@ -140,7 +140,7 @@ def page(run: Run) -> str:
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
-    """Return the id of every record in the logs that the model predicts."""
+    """Return the ids of all records in the logs of the model's execution."""
     return {
         record
         for beat in (reconciliation.course if reconciliation else ())
@@ -203,7 +203,7 @@ def _raws(
 def _frame_of(
     stories: Sequence[FindingStory], finding: ModelFinding, link: ExplanationLink
 ) -> tuple[str, int] | None:
-    """Return the drawing (its id and step number) that shows a link of a causal chain."""
+    """Return the frame (its id and number) nearest in time to a link of a causal chain, or None."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
     for story in stories:
         a = story.anomaly

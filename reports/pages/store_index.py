@@ -27,7 +27,7 @@ class RunListing:
 
     Attributes:
         verdict: the verdict's word; None for a run that was not judged.
-        why: why the run has no verdict or cannot be read; empty for a judged run.
+        why: the reason if the run has no verdict or cannot be read; empty for a judged run.
         lost: number of lost records; None if the records could not be counted.
         model: the word for the model's status; empty without the model.
     """

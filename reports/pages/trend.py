@@ -38,7 +38,7 @@ STATE_LOOK: Final = {"good": "valid", "unknown": "unknown", "missing": "unknown"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendLine:
-    """A setting, its worst result in the last night in which it ran, and its sparkline."""
+    """A setting's worst result in the last night in which it ran, and its sparkline."""
 
     mark: CellResult
     spark: Markup
@@ -89,7 +89,7 @@ class Sparklines:
 
 
 def _bars(states: Sequence[tuple[int, State]], only: State, step: float) -> Markup:
-    """Draw all bars of one state as one path, with a gap of one unit between neighbours."""
+    """Draw all bars of the state ``only`` as one path; ``step`` is the distance of two bars."""
     high = _HEIGHTS[only]
     top, wide = number(_HEIGHT - high), number(step - 1)
     moves = [
@@ -137,7 +137,7 @@ def write(outcome: NightOutcome, path: Path) -> Path:
 
 
 def _nights(outcome: NightOutcome) -> Markup:
-    """Draw a column for each night: its cells by state, above a mark in the night's colour."""
+    """Draw a column for each night: its cells, stacked by state, and the night's colour below."""
     nights = outcome.nights()
     if not nights:
         return Markup("")

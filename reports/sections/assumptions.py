@@ -53,7 +53,7 @@ def assumptions(
 ) -> list[Assumption]:  # fmt: skip
     """Return every assumption of a run, the most important first.
 
-    For a run that ended early, return only this fact and the flush settings.
+    If files are incomplete, return only this fact and the flush settings.
     """
     flushes = {"Brokers use Kafka's default flush settings": _flushes(run, plan)}
     words: dict[str, Measured | None] = {"All recorded files are complete": _whole(verdict)}
@@ -112,7 +112,7 @@ def _window(effects: list[Effect]) -> Measured:
 
 
 def _left_out(run: Run) -> Measured | None:
-    """Return the assumption's result about skipped steps; None for a run without a schedule."""
+    """Return whether no step was skipped, and a sentence; None for a run without a schedule."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
@@ -188,7 +188,7 @@ def _clocks(evidence: RunObservations, status: RunStatus | None) -> Measured:
 
 
 def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
-    """Return the time, near ``at_ns``, at which the LEO was observed to fall to an offset."""
+    """Return the time nearest to ``at_ns`` at which the LEO was seen to fall to ``offset``."""
     if track is None:
         return None
     times = [drop.time_ns for drop in track.drops() if drop.after == offset]

@@ -41,7 +41,7 @@ class LogExcerpt:
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return lines near the evidence's times, about the anomaly's partition or whole brokers."""
+    """Return log lines near the evidence: on the anomaly's partition, or on starts and stops."""
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
         return LogExcerpt(lines=(), left_out=0)
@@ -71,6 +71,6 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
 
 
 def _nearest(lines: Ints, times: Ints) -> Ints:
-    """Return the ascending indices of the ``LINES_MAX`` lines nearest in time to any evidence."""
+    """Return the indices of the ``LINES_MAX`` lines nearest in time to any evidence, ascending."""
     distances = np.abs(lines[:, None] - times).min(axis=1)
     return np.sort(distances.argsort(kind="stable")[:LINES_MAX])

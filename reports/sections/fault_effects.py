@@ -84,8 +84,8 @@ def _of_controller(
 ) -> Iterator[str]:
     """Yield elections and ISR changes that concern the fault's broker.
 
-    If the fault has no broker, all elections and ISR changes are effects. If the fault stops,
-    pauses or isolates its broker, an election of that broker is no effect.
+    Without a broker, all elections and ISR changes are effects. The election of a broker is no
+    effect of a fault that stops, pauses or isolates this broker.
     """
     broker = fault.broker
     for before, after in zip(observed.leaderships, observed.leaderships[1:], strict=False):

@@ -58,9 +58,9 @@ def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
 
 
 def _releases_with(rule: str, kafka: str) -> str:
-    """Return a text: the next release with a rule, and the later releases without the rule.
+    """Return the releases with a rule: ``2.8.1 or later, except 3.0.0``; empty if there are none.
 
-    A new release line may get a fix later than an older line.
+    An exception is possible, because a new release line may get a fix later than an older line.
     """
     names = list(RELEASES)
     later = names[names.index(kafka) + 1 :]

@@ -47,9 +47,9 @@ class ProgramSection:
     """A program under test, for the page of its run.
 
     Attributes:
-        counts: each outcome as text, with its number of inputs (or of outputs without an input);
-            empty if the outcomes are unknown.
-        mistakes: each cause as text, with its number of findings.
+        counts: (outcome, number of inputs); for a program without inputs, of outputs. Empty if the
+            outcomes are unknown.
+        mistakes: (cause, number of findings).
         lives: each instance's numbers of starts, kills, stops, pauses and exits; None if the table
             cannot be read.
     """
@@ -87,10 +87,9 @@ def mistake(anomaly: Anomaly) -> str:
 
 
 def input_counts(verdict: Verdict) -> dict[str, int]:
-    """Return the number of inputs by outcome: ``once``, or the kind of another outcome.
+    """Return the number of inputs by outcome: ``{"once": 98, …}``; empty if unknown.
 
-    The result is empty if the outcomes are unknown. For a program without inputs, lost and doubled
-    outputs are counted instead.
+    For a program without inputs, lost and doubled outputs are counted instead.
     """
     if not verdict.checkers.get(LOST_OUTPUT, "not ").startswith("not "):
         return {kind: verdict.counts.get(kind, 0) for kind in _WRITTEN}

@@ -30,8 +30,7 @@ class ReplayStep:
 
     Attributes:
         predicted: the predicted state as short texts; empty without a prediction.
-        seen: texts about the observed state where it differs; empty if it agrees or the step was
-            not executed.
+        seen: a text about the observed state if it differs from the prediction; else empty.
         time_ns: the time at which the complete prediction was observed, or None.
     """
 
@@ -58,9 +57,10 @@ def foreseen(
 
 
 def cast(plan: Plan, evidence: RunObservations) -> str:
-    """Return ``A is broker 1, B is broker 2``; empty if the first ISR does not show the roles.
+    """Return ``A is broker 1, B is broker 2``; empty if the first ISR may have another order.
 
-    The first ISR has the order of the replica assignment; the schedule's ``order`` has the names.
+    Normally the first ISR has the order of the replica assignment. The schedule's ``order`` has the
+    replicas of the model in this order.
     """
     rows = [row for observed in evidence.partitions.values() for row in observed.leaderships[:1]]
     order = (plan.schedule or {}).get("order", ())

@@ -1,8 +1,8 @@
 """Compare a story's predicted and observed states, act by act.
 
 An act begins with a line of the story's script that has an observable effect, such as a fault or an
-election. The next lines without an observable effect belong to the act. The model's state after an
-act is compared with the replicas that were observed just before the next act.
+election. The next lines without an observable effect also belong to the act. After each act, the
+model's state is compared with the replicas that were observed just before the next act.
 """
 
 import re
@@ -74,9 +74,9 @@ class StoryAct:
 
 
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
-    """Return the record that a story's drawings show; None without a script.
+    """Return the record that a story's drawings show, with its offset; None without a script.
 
-    It is a record that the model loses, or else the last record before the first fault.
+    It is the first record that the model loses, or else the last record before the first fault.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
@@ -97,7 +97,7 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the index of the script's last line before a broker is down, or of its last line."""
+    """Return the index of the last script line before a broker fails, or else of the last line."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
@@ -139,7 +139,7 @@ def _grouped(
     evidence: RunObservations,
     observed: PartitionObservations,
 ) -> Iterator[tuple[list[ModelSnapshot], Span | None]]:
-    """Yield each act's lines, and the times at which the effect of its first line was observed."""
+    """Yield each act's lines, and when the effect of its first line was observed (or None)."""
     beats: list[ModelSnapshot] = []
     span: Span | None = None
     since = 0
@@ -200,7 +200,7 @@ _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"
 def _moments(
     grouped: Sequence[tuple[list[ModelSnapshot], Span | None]], evidence: RunObservations
 ) -> Iterator[Moment | None]:
-    """Yield the moment of each act; None if the acts were observed in another order."""
+    """Yield the moment of each act; None for an act whose effect was not observed in order."""
     for i, (beats, span) in enumerate(grouped):
         after = grouped[i + 1][1] if i + 1 < len(grouped) else (evidence.end_ns + 1, 0)
         if span is None or after is None or after[0] <= span[1]:
@@ -248,8 +248,8 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
     """Yield differences at the record's offset, of replicas that are up in both frames.
 
     Args:
-        last: whether this is the last act. Only the last act compares leaders, and treats a replica
-            without the record as different, because the observer may notice a state late.
+        last: whether this is the last act. Earlier, the observer may notice an election or an
+            append too late. So only in the last act a wrong leader or a missing record counts.
     """
     brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
     for lane in frame.lanes:

@@ -264,7 +264,7 @@ def _check_client(word: str | None) -> None:
 
 
 def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
-    """Return the advice as an object for JSON output."""
+    """Return the advice (``every``) and the cluster's facts as an object for JSON output."""
     return {
         "status": worst(every),
         "cluster": {
@@ -359,7 +359,7 @@ def _show_loss(advice: Advice) -> None:
 
 
 def summary(cluster: ClusterFacts) -> list[str]:
-    """Return sentences about the cluster."""
+    """Return sentences about the cluster's size, releases, features and unread settings."""
     partitions = sum(topic.partitions for topic in cluster.topics)
     kind = coordination_name(cluster.coordination)
     releases = ", ".join(

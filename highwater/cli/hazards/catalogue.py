@@ -42,8 +42,7 @@ def hazards(
 ) -> None:
     """List every known way in which Kafka loses acknowledged records.
 
-    Hazards of the newest release come first, then hazards that later releases fixed, the latest fix
-    first.
+    Hazards of the newest release come first, then fixed hazards, the latest fix first.
     """
     if context.invoked_subcommand is not None:
         return
@@ -69,7 +68,7 @@ def hazards(
 
 
 def _table_of_release(title: str, listed: Sequence[Hazard]) -> None:
-    """Print a release's hazards with their other conditions."""
+    """Print a release's hazards; the column ``if`` has conditions other than the release."""
     rows = [[row.id, row.title, "; ".join(row.other_conditions) or "always"] for row in listed]
     _table(title, ["id", "what happens", "if"], rows)
 
@@ -107,7 +106,7 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
 
 
 def _other_coordination(entry: Release) -> str:
-    """Return a sentence with the release's other name, if it exists on ZooKeeper and on KRaft."""
+    """Return a sentence with the name of the same release on KRaft or ZooKeeper, if any."""
     for other in CATALOGUE.values():
         if other.version == entry.version and other.coordination != entry.coordination:
             there = coordination_name(other.coordination)

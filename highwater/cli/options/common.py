@@ -58,7 +58,7 @@ DEFAULT_STORE = Path("store")
 
 
 def following(plan: Plan, runs: int) -> list[Plan]:
-    """Return ``runs`` plans, at least one, which differ only in their consecutive seeds."""
+    """Return copies of a plan with the seeds n, n + 1, and so on; at least one copy."""
     return [replace(plan, seed=plan.seed + number) for number in range(max(1, runs))]
 
 
@@ -119,11 +119,11 @@ def spark_options(
 def takes(
     **groups: Callable[..., object],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that replaces a command's parameters by groups of options.
+    """Return a decorator that adds groups of options to a command.
 
     Args:
-        groups: functions whose parameters are options, by parameter name; the command gets their
-            results.
+        groups: for each parameter of the command, a function whose parameters are options. The
+            function's result becomes the command's argument.
     """
     options = {name: inspect.signature(group).parameters for name, group in groups.items()}
 
@@ -158,7 +158,7 @@ def group_of(
 
     Args:
         names: the options in the order of ``--help``; if empty, all options.
-        texts: help texts that replace the usual help of an option.
+        texts: for an option, a help text that replaces the one in ``options``.
     """
 
     def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - of any type

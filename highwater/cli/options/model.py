@@ -52,7 +52,8 @@ class Words:
 
     Attributes:
         heading: the title, with the release and the bounds of the search.
-        legend: explains the notation of a state. state: formats a state as a line.
+        legend: explains the notation of ``state``.
+        state: formats a state of the model as a line of text.
         draw: writes a counterexample as a page, whose suffix is one of ``drawings``.
     """
 
@@ -64,7 +65,7 @@ class Words:
 
 
 def words_of(question: ModelSettings | TransactionSettings) -> Words:
-    """Return the texts for the model of a question."""
+    """Return the texts for the replication model or for the transaction model."""
     if isinstance(question, TransactionSettings):
         counted = asdict(question.scope).items()
         limits = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in counted)
@@ -115,7 +116,7 @@ def show_coverage(coverage: Coverage, most: int = 20) -> None:
 
 
 def _show_beyond(coverage: Coverage, most: int) -> None:
-    """Print the situations that the search did not reach, with the first observation of each."""
+    """Print the situations that runs reached and the search did not, with the first such run."""
     rows = [
         [
             str(row.runs),
@@ -141,13 +142,13 @@ def _show_beyond(coverage: Coverage, most: int) -> None:
 def write_paths(
     coverage: Coverage, reachable: ReachableSituations, folder: Path, most: int
 ) -> tuple[list[Path], int]:
-    """Write a path to each of the nearest situations that were not observed.
+    """Write the model's path to each of the nearest situations that were not observed.
 
-    The path to a situation is left out if the model cannot follow it again: in a round, some states
-    depend on the order of the brokers.
+    A path is left out if its steps can lead to another state. This happens if several brokers act
+    in one step, and the result depends on their order.
 
     Args:
-        most: the number of paths that are written.
+        most: the greatest number of paths to write.
 
     Returns:
         The files, and the number of paths that were left out.
@@ -232,7 +233,7 @@ def rare_bounds(scope: Scope) -> list[str]:
 
 
 def effort(answer: SearchAnswer[Any]) -> str:
-    """Return a text of the search's effort, and the probability that it missed a state."""
+    """Return a text with the search's states and seconds, and the probability of a missed state."""
     return (
         f"{answer.states:,} states up to {answer.depth} moves deep in {answer.seconds:.1f} s,"
         f" {answer.rate:,.0f} a second; {answer.compile_seconds:.1f} s before for machine code;"
@@ -254,7 +255,7 @@ def steps(
 
 
 def holdings(state: State) -> str:
-    """Format the log of every replica: ``A* [m1|m2]  B [m1|]  C dead [|]``."""
+    """Format all logs: ``A* [m1|m2]``, where ``*`` marks the leader and ``|`` the HW."""
     return "  ".join(
         _replica(NAMES[b], replica, leads=replica.follows == b)
         for b, replica in enumerate(state.replicas)
@@ -262,7 +263,7 @@ def holdings(state: State) -> str:
 
 
 def logs_in_words(state: TransactionState) -> str:
-    """Format every log and the coordinator: ``[m1 c | m2], ongoing``."""
+    """Format all logs and the coordinator's state: ``[m1 c | m2] ongoing``."""
     logs = []
     for leader in state.leaders:
         entries = [{"commit": "c", "abort": "a"}.get(entry, entry) for entry in leader.log]

@@ -34,9 +34,9 @@ class TriedRule:
 
 
 def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
-    """For each rule that the release lacks, search in the same bounds with this rule.
+    """Return, for each rule that the release lacks, the result of a search with this rule.
 
-    If the same steps still break the guarantee, the search with the rule is left out.
+    If the same steps break the guarantee even with the rule, no search is necessary.
     """
     setting, tried = counterexample.settings, list[TriedRule]()
     for rule in SWITCHES:
@@ -79,7 +79,7 @@ def write_finding(
 def text(
     counterexample: Counterexample, tallies: Sequence[Tally], tried: Sequence[TriedRule]
 ) -> str:
-    """Return the page; all its numbers come from a search or from replays."""
+    """Return the page as Markdown."""
     scope = counterexample.scope
     steps = count(len(counterexample.steps), "step")
     fewest = ", the fewest possible," if counterexample.shortest else ""

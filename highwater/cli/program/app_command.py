@@ -151,7 +151,7 @@ def _finish_shrunk(
 def _require_one_cluster(
     bootstrap: str | None, inventory: object, topic: str | None, out: str | None
 ) -> None:
-    """Raise an error for two clusters, or for topic names on the user's cluster."""
+    """Raise an error for ``--bootstrap`` with ``--inventory``, or ``--in`` with ``--out``."""
     for pair in ({"bootstrap": bootstrap, "inventory": inventory}, {"in": topic, "out": out}):
         if all(pair.values()):
             raise UsageError(

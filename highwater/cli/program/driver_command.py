@@ -31,7 +31,7 @@ def check(
 ) -> None:
     """Test a client driver on real brokers, and show differences from docs/driver.md.
 
-    The exit code is 1 if the driver differs.
+    The exit code is 1 if there is a difference.
     """
     from dataclasses import asdict
 

@@ -41,11 +41,11 @@ Opened = tuple[ClientDriver, ClientDriverProcess]
 
 
 class WrongDriverError(Exception):
-    """The driver differs from its specification; the text describes the difference."""
+    """The driver differs from its specification; the error's message describes the difference."""
 
 
 class RefusedError(Exception):
-    """The driver reports that its library lacks the feature; the text is the driver's error."""
+    """The driver reports that its library lacks the feature; the message is the driver's error."""
 
 
 class DriverBench:
@@ -102,11 +102,11 @@ class DriverBench:
         Args:
             settings: the client's settings; None means those of a plain producer.
             member: whether a consumer will join a group.
-            needed: whether every driver must support such clients.
+            needed: whether docs/driver.md requires support for this kind of client.
             ends: whether the driver must exit by itself during the ``with`` block.
 
         Raises:
-            RefusedError: the driver does not support such optional clients.
+            RefusedError: this kind of client is optional, and the driver does not support it.
         """
         process = ClientDriverProcess(self.command, self.log)
         driver = ClientDriver(process)
@@ -127,7 +127,7 @@ class DriverBench:
 
 
 def send(driver: ClientDriver, names: Sequence[str]) -> list[DriverAnswer]:
-    """Send records to the partitions in turn; return their responses."""
+    """Send each record to the next partition, round-robin; return the responses."""
     sends = [
         driver.call("send", topic=TOPIC, partition=number % PARTITIONS, value=name)
         for number, name in enumerate(names)
@@ -166,10 +166,10 @@ def done(driver: ClientDriver, op: str, **named: object) -> None:
 
 
 def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
-    """Return the final response to a request, which is repeated while the driver responds `again`.
+    """Repeat a request while the driver responds `again`; return the first other response.
 
     Raises:
-        WrongDriverError: no other response than `again` comes in time.
+        WrongDriverError: every response within the limit is `again`.
     """
     try:
         return await_condition(
@@ -211,7 +211,7 @@ def read(bench: DriverBench) -> dict[tuple[int, int], str]:
 
 
 def words(given: DriverAnswer) -> str:
-    """Return a text that describes a response."""
+    """Return a response as text: ``offset 3``, or ``error …, code …``."""
     if not given.error:
         return f"offset {given.offset}"
     return f"error {given.error}, code {given.code}"

@@ -96,7 +96,7 @@ class Member:
 
 
 def joins_group(bench: DriverBench) -> str:
-    """Test two members, which get partitions, commit positions and take over partitions."""
+    """Test that two members share partitions, commit positions and take over partitions."""
     group = bench.new_group()
     with bench.opened() as (driver, _):
         send(driver, [f"group-{number}" for number in range(PARTITIONS * 3)])

@@ -26,7 +26,7 @@ _HASTE_S: Final = 1.0
 
 
 def moves_offsets(bench: DriverBench) -> str:
-    """Test offsets in transactions: only a present member's commit changes the group's offsets.
+    """Test that a commit changes the group's offsets; an abort or an old generation must not.
 
     Raises:
         RefusedError: the driver or its brokers do not support offsets in transactions.
@@ -59,7 +59,7 @@ def moves_offsets(bench: DriverBench) -> str:
 
 
 def _member(member: Member) -> object:
-    """Return a group member's metadata in the form that the driver gives to producers."""
+    """Request a group member's metadata from its driver, for the request ``offsets``."""
     given = answered(member.driver, member.driver.call("member"), "member", ANSWERS_S)
     if given.error:
         raise RefusedError(str(given.as_error()))
@@ -67,14 +67,14 @@ def _member(member: Member) -> object:
 
 
 def _add(driver: ClientDriver, offset: int, member: object) -> DriverAnswer:
-    """Begin a transaction, send a record, add an offset of partition 0; return its response."""
+    """Begin a transaction, send a record, and add an offset; return the response to the offset."""
     done(driver, "begin")
     send(driver, [f"offsets-{offset}"])
     return repeated(driver, "offsets", topic=TOPIC, offsets={0: offset}, member=member)
 
 
 def _look_too_early(member: Member) -> None:
-    """Request the group's offsets while a transaction with offsets is open."""
+    """Require that no response has the offsets of a transaction while it is open."""
     future = member.driver.call("committed", topic=TOPIC, partitions=[0])
     with contextlib.suppress(TimeoutError):
         given = future.result(_HASTE_S)

@@ -138,7 +138,7 @@ def _poll(driver: ClientDriver) -> DriverAnswer:
 
 
 def _polled(driver: ClientDriver, expected: int) -> dict[tuple[int, int], str]:
-    """Poll until the driver has read the expected number of records; return them by offset."""
+    """Poll until the driver has read this many records; return names by (partition, offset)."""
     records: dict[tuple[int, int], str] = {}
 
     def more() -> int:

@@ -28,7 +28,7 @@ READ_LIMIT_S: Final = 90.0
 def work_done(
     plan: Plan, program: RunningProgram | None, workload: RunningWorkload
 ) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that returns the number of finished inputs or outputs; None if unknown."""
+    """Yield a function that counts outputs and committed inputs; it returns None if unknown."""
     if program is None:
         yield lambda: None
         return

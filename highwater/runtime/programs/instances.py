@@ -5,9 +5,8 @@ exit. Each instance is a process group. A guard process kills the group when the
 output of an instance is in ``logs/app-<instance>.log``. Of a long log, only the first and the last
 part remain.
 
-The placeholders in ``_VARIABLES``, such as ``{bootstrap}``, are replaced in arguments and in
-``--env``. For each placeholder an environment variable has the same value. Each instance has its
-own port.
+Arguments and ``--env`` may contain placeholders, such as ``{bootstrap}``. The same values are in
+environment variables (``_VARIABLES``). Each instance has its own port.
 """
 
 import os
@@ -65,7 +64,8 @@ class ProgramInstance:
         log: file to which the instance's output is written.
         printed: reads the output, if the program reports finished work there.
         record: called with each row of the table ``harness.runs.history.INSTANCES``.
-        named: called with the client name, and the id of the instance's parent process.
+        named: called with ``client`` and a process id, so that the relay can identify the
+            connections of this process and its children.
 
     Attributes:
         client: the instance's client name at the relay.
@@ -113,7 +113,7 @@ class ProgramInstance:
 
     @property
     def stays(self) -> bool:
-        """True if the instance's process has run for a second."""
+        """True if the instance's process runs, and started at least a second ago."""
         return self.runs and self._ran_s >= _STAYS_S
 
     @property
@@ -330,7 +330,7 @@ class RunningProgram:
 
     @property
     def out(self) -> str:
-        """Name of the topic that the program writes to; empty without a topic of the run."""
+        """Name of the run's topic that the program writes to; empty if it writes to none."""
         return self.plan.out
 
     def running(self) -> Sequence[ProgramInstance]:
@@ -341,8 +341,8 @@ class RunningProgram:
         """Return a sentence about each instance that repeatedly crashes at its start.
 
         Args:
-            stuck: whether the program makes no progress; if so, instances that exited once are
-                included.
+            stuck: whether the program makes no progress. Then the result also includes instances
+                that exited by themselves at least once.
         """
         return [
             f"Instance {instance.number} of the program exited by itself "

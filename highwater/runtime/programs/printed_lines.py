@@ -1,10 +1,10 @@
 """Read the lines by which a program without an output topic reports finished work.
 
-A program without an output topic prints ``HIGHWATER_DONE`` and an input's name, or a text in which
-the expression of ``--match`` finds the name. A program without an input topic prints
-``HIGHWATER_ACKNOWLEDGED`` and a record's name. The program prints to a named pipe. If it prints
-faster than Highwater reads, it must wait, so no line is lost. An incomplete line after a kill is
-ignored.
+Such a program prints ``HIGHWATER_DONE`` and the name of a finished input. It may also print another
+text instead of the name; then the regular expression of ``--match`` finds the name in the text. A
+program without an input topic prints ``HIGHWATER_ACKNOWLEDGED`` and a record's name. The program
+prints to a named pipe, and waits if Highwater reads too slowly, so no line is lost. If a process is
+killed, its incomplete last line is ignored.
 """
 
 import os
@@ -33,10 +33,10 @@ _READ_LIMIT_S: Final = 30.0
 
 
 class PrintedLines:
-    """Reads the output of one instance, and records the names in lines that have ``word``.
+    """Reads the output of one instance, and records the name in each line that contains ``word``.
 
     Args:
-        word: ``DONE`` for finished inputs, or ``ACKNOWLEDGED`` for acknowledged records.
+        word: the first word of a report, such as ``HIGHWATER_DONE``.
         log: file to which the output is copied.
         names: the regular expression that finds an input's name in a text.
 
@@ -64,7 +64,7 @@ class PrintedLines:
         self._thread.start()
 
     def cut(self) -> None:
-        """Record the end of a process; its incomplete last line is ignored."""
+        """End the current line when a process ends; an incomplete line is ignored."""
         self._write(_CUT)
 
     def close(self) -> None:

@@ -1,16 +1,16 @@
-"""Stories of a partition that is added to a topic that a group already reads; without a fault.
+"""Stories without a fault: a partition is added to a topic that a group already reads.
 
 ``added-partition``: a consumer refreshes its list of partitions only at intervals
 (``metadata.max.age.ms``, 5 minutes by default). A producer that starts in such an interval writes
 to the new partition at once. The group has no committed offset for the new partition. With
 ``auto.offset.reset=latest`` it starts after all records that the partition then has (KAFKA-20539,
-KIP-1327). ``earliest-partition`` is the guard: the same story without a loss, with ``earliest``.
+KIP-1327). ``earliest-partition`` is the same story with ``earliest``, and loses nothing.
 
 ``added-partition-share``: in a share group (KIP-932) the coordinator finds a new partition, and
 sets its start offset before it assigns the partition to members. Up to 4.3
 ``share.auto.offset.reset`` decides the start, by default ``latest``. From 4.4 on the start is the
 partition's beginning, if the coordinator already knew the topic (KAFKA-20742). ``earliest-share``
-is the guard.
+is the same story with ``earliest``, and loses nothing.
 """
 
 import itertools
@@ -155,7 +155,7 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
 
 
 def await_first_record(context: ScheduleContext, member: GroupMember) -> None:
-    """Send records to partition 0 until the member receives a record: it has joined its group.
+    """Send records to partition 0 until the member receives one; then it has joined its group.
 
     Raises:
         ScheduleNotFollowedError: the member received no record within the limit.

@@ -4,13 +4,13 @@ A group's coordinator keeps the offsets of open transactions in memory, by produ
 written the marker that ends a transaction, a background thread applies or removes that producer's
 offsets. In 1.0.2, and from 1.1.1 to 3.9.0, the coordinator responds to WriteTxnMarkers without
 waiting for the thread (KAFKA-17507, ``GroupMetadataManager.scheduleHandleTxnCompletion``). So the
-producer may begin its next transaction, and add offsets, before the thread has ended the first one.
-The thread then removes the new offsets from memory, and the commit of the second transaction has no
-effect in memory. The log has the offsets.
+producer may begin its next transaction, and add offsets, before the thread has handled the first
+transaction. The thread then removes the new offsets from memory. When the second transaction
+commits, its offsets are only in the log.
 
 The same thread also removes expired offsets, and loads partitions of ``__consumer_offsets``. In
-this story it is busy with thousands of groups whose offsets expire at the same time. With
-``flush.messages`` it waits for the disk at each of these groups.
+this story it is busy with thousands of groups whose offsets expire at the same time. Because of
+``flush.messages``, the thread waits for the disk at each of these groups.
 """
 
 import time

@@ -1,12 +1,12 @@
-"""The story of a group whose return to the classic protocol its coordinator forgets.
+"""The story of a group that becomes classic again: its coordinator forgets this change.
 
-A group with a classic member and one of the brokers' protocol (KIP-848) becomes classic when the
-second one leaves. The coordinator changes its memory itself, and then appends the records. From
-4.1.1 to 4.3, and in 4.0.2, if without compression these would be larger than a batch, it first
-flushes the batch that it has just opened. That batch is empty, which counts as an error, so the
-coordinator reverts the change in memory (KAFKA-20845, ``CoordinatorRuntime.append``). It writes the
-records all the same. The next member is added to a group that is classic in the log, and no
-coordinator can load this log.
+A group may have members of the classic protocol and of the consumer protocol (KIP-848). When its
+last consumer-protocol member leaves, the group becomes classic. The coordinator changes the group
+in its memory, and then appends records. If the uncompressed records are larger than a batch, the
+coordinator of 4.0.2 and of 4.1.1 to 4.3 first flushes the batch that it has just opened. This batch
+is empty, which counts as an error. So the coordinator reverts the change in memory (KAFKA-20845,
+``CoordinatorRuntime.append``), but it still writes the records. In the log the group is then
+classic, but later gets a member of the consumer protocol. No coordinator can load this log.
 """
 
 from typing import Final
@@ -49,7 +49,7 @@ def _compressed(release: Release) -> str:
     why_not=_compressed,
 )
 def downgraded_group(context: ScheduleContext) -> None:
-    """Let the only member of the brokers' protocol leave a group, and another one join."""
+    """Let the only member of the consumer protocol leave a group, and another such member join."""
     context.send("m0", leader=context.replicas[0])
     group = context.plan.group
     old = GroupMembership(group=group, reset="earliest")

@@ -1,9 +1,10 @@
-"""A story about Java's consumer of the brokers' protocol (KIP-848) with ``enable.auto.commit``.
+"""A story about Java's consumer with ``group.protocol=consumer`` and ``enable.auto.commit``.
 
 ``early-commit``: a member's poll returns a record, and the member crashes while it processes the
 record. With auto-commit, a poll should only commit the offsets of *earlier* polls. But up to 3.9 a
-thread of the client commits at its own times (KAFKA-18641). So the group continues after a record
-that no member has processed. The partition's next owner joins before the record is sent.
+background thread of the client may commit this record's offset, too (KAFKA-18641). So the group
+skips a record that no member has processed. The member that takes over the partition joins the
+group before the record is sent.
 
 The crashed member's connections are also blocked. Otherwise its client would leave the group, and
 commit again.

@@ -1,13 +1,13 @@
 """A story about ``KafkaProducer.flush`` that returns too early.
 
 ``early-flush``: a broker refuses a batch as too large (``max.message.bytes``), although no record
-is too large. The producer divides the batch into parts, and sends these again (KIP-126). Up to the
-fix of KAFKA-19479 ``flush`` does not wait for the parts, although its Javadoc promises that every
-earlier record is completed. After the flush, the program crashes.
+is too large. The producer splits the batch, and sends the parts (KIP-126). Up to the fix of
+KAFKA-19479 ``flush`` does not wait for the parts, although its Javadoc promises that every earlier
+record is completed. After the flush, the program crashes.
 
 A batch becomes larger than ``batch.size`` if it compresses worse than the producer estimates. The
-estimate decreases with each batch that compresses well (``CompressionRatioEstimator``), so such
-records are sent first.
+estimate decreases with each batch that compresses well (``CompressionRatioEstimator``). So the
+story first sends records that compress well.
 """
 
 import random

@@ -1,11 +1,10 @@
-"""Stories of a group that restarts after its committed offsets have expired; without a fault.
+"""Stories without a fault: a group restarts after its committed offsets have expired.
 
 A coordinator deletes the offsets of a group that has had no members for
 ``offsets.retention.minutes``, 7 days by default (1 day before 2.0; KIP-186, KIP-211). When a member
 joins again, ``auto.offset.reset`` decides where it starts. With ``latest`` it skips all records
 that the group has not read, and all that were written while the group had no member.
-``earliest-positions`` is the guard: the same story with ``earliest``, where the group reads
-everything again.
+``earliest-positions`` is the same story with ``earliest``: the group reads everything again.
 """
 
 from typing import Final

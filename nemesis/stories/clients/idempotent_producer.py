@@ -2,11 +2,10 @@
 
 ``expired-record``: the leader appends two records of a producer, but its responses are late. The
 first record expires in the producer (``delivery.timeout.ms``). The producer then drops the record's
-sequence number, and needs a new epoch: in the old one the broker would expect that number.
-librdkafka sends every record without a response again, in the new epoch. The broker identifies a
-record by producer id, epoch and sequence number (KIP-98), so it appends the second record again.
-Depending on timing, Java's producer does the same, or waits for open requests
-(docs/findings/duplicates.md).
+sequence number, and needs a new epoch: in the old epoch the broker would expect that number. In the
+new epoch librdkafka sends every record without a response again. The broker identifies a record by
+producer id, epoch and sequence number (KIP-98), so it appends the second record again. Depending on
+timing, Java's producer does the same, or waits for open requests (docs/findings/duplicates.md).
 """
 
 from typing import Final
@@ -42,7 +41,7 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     min_isr_most=3,
 )
 def expired_record(context: ScheduleContext) -> None:
-    """Append a record twice although its producer is idempotent: the record before it expires."""
+    """Append a record twice despite idempotence, because the producer's previous record expired."""
     leader = context.replicas[0]
     offset = settle(context)
     writer = context.producer(_WRITER, _SETTINGS)

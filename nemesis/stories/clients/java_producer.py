@@ -1,14 +1,15 @@
 """Stories about Kafka's own producer.
 
 ``wrong-topic``: a request with two batches waits in the client's socket, because the broker does
-not read. The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the
-producer returns the batches' buffers to its pool, although the request still uses them. The next
-records, for another topic, get these buffers. When the broker reads again, it receives the bytes of
-these records as a batch for the first topic. The CRC is right, because it does not cover the topic.
+not read. The batches expire (``delivery.timeout.ms``) before the request is sent. Up to the fix of
+KAFKA-19012 the producer then returns the batches' buffers to its pool, although the request still
+uses them. The next records, for another topic, get these buffers. When the broker reads again, it
+receives the bytes of these records as a batch for the first topic. The CRC is right, because it
+does not cover the topic.
 
-The batches must expire before their request, so they must be older than the request: they wait for
-the late response to another request. Part of the first batch is already in the socket, so the
-broker refuses this batch as corrupt. Only the second batch reaches the wrong topic.
+The batches must be older than their request, so that they expire first. So the producer keeps them
+until it gets the late response to an earlier request. Part of the first batch is already in the
+socket, so the broker refuses it as corrupt. Only the second batch reaches the wrong topic.
 """
 
 from typing import Final

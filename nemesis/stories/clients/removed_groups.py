@@ -1,14 +1,15 @@
 """The story of a group that its coordinator removes while a transaction has offsets for it.
 
 A coordinator removes a group without members when all the group's offsets have expired. It checks
-this every ``offsets.retention.check.interval.ms`` (10 minutes by default). ``removed-group``: a
-program that assigns itself its partitions, so that its group has no members, commits its first
-offsets in a transaction. While the transaction is open, the coordinator of 4.0.0 ignores these
-offsets, and removes the group (KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``). The
-commit succeeds, and the log has the offsets, but the coordinator does not know the group.
+this every ``offsets.retention.check.interval.ms`` (10 minutes by default).
 
-The story also has a second group, whose only transaction was aborted. When the coordinator has
-removed this group, it has made its check.
+``removed-group``: a program assigns partitions to itself, so its group has no members. It commits
+its first offsets in a transaction. While the transaction is open, the coordinator of 4.0.0 ignores
+these offsets, and removes the group (KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``).
+The commit succeeds, and the log has the offsets, but the coordinator does not know the group.
+
+The story also has a second group, whose only transaction was aborted. When this group has been
+removed, the coordinator has made its check.
 """
 
 from typing import Final

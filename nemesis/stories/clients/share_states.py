@@ -1,14 +1,15 @@
 """The story of a late write that sets back the start offset of a share group.
 
-The leader of a partition writes what members of share groups (KIP-932) accept to the share
-coordinator. Each write has the start offset, before which all records are accepted. A leader may
-have many writes under way, and repeats those to which the coordinator did not respond. Up to 4.3
-the coordinator takes the start offset of whichever write comes last
-(``ShareCoordinatorShard.generateShareStateRecord``), and has already forgotten the records before
-the greater one. So the next leader of the partition gives them to members again. From 4.4 on the
-greater start offset counts.
+A partition's leader collects the acknowledgements of share groups' members (KIP-932), and writes
+them to the share coordinator. Each write has a start offset: all earlier records are acknowledged.
+A leader may have many writes under way. It repeats those to which the coordinator did not respond.
+Up to 4.3 the last write determines the start offset, even if an earlier write had a greater one
+(``ShareCoordinatorShard.generateShareStateRecord``). The coordinator has already forgotten the
+states of records below the greater offset. So the next leader gives these records to members again.
+From 4.4 on the greater start offset counts.
 
-``share-step-back``: the coordinator is frozen with a write in its socket until another one leads.
+``share-step-back``: the coordinator is paused with a write in its socket, and another broker
+becomes coordinator; later the leader repeats the write.
 """
 
 from concurrent.futures import Future
@@ -53,7 +54,7 @@ def _share_groups(release: Release) -> str:
     why_not=_share_groups,
 )
 def share_step_back(context: ScheduleContext) -> None:
-    """Write an acceptance late, when the share group's start offset has grown."""
+    """Repeat a late write after the share group's start offset has grown."""
     a, b, c = context.replicas
     context.cluster.configure_group(f"{context.topic}-share", _LOCK)
     first = [context.send(value, leader=a) for value in ("m0", "m1")]
@@ -76,10 +77,9 @@ def share_step_back(context: ScheduleContext) -> None:
 def _accept_late(
     context: ScheduleContext, low: SharingMember, high: SharingMember, first: list[int], last: int
 ) -> Future[None]:
-    """Accept the last record with a frozen coordinator, and the first ones with its successor.
+    """Accept the last record with a paused coordinator, and the first ones with its successor.
 
-    Raises:
-        ScheduleNotFollowedError: the last record's acceptance was not late.
+    Resume the paused coordinator; return the future of the last record's acceptance.
     """
     frozen = context.replicas[-1]
     context.nemesis.inject("pause", frozen)
@@ -122,9 +122,9 @@ def _move(context: ScheduleContext, topic: str, broker: int) -> None:
 
 
 def _receive(context: ScheduleContext, member: SharingMember, *offsets: int) -> list[int]:
-    """Poll until a member has received these records; return all that it has received.
+    """Poll until a member has received these offsets; return all offsets that it has received.
 
-    It accepts records before them: a member polls again only when all records are acknowledged.
+    Accept earlier records, because a member polls again only when all records are acknowledged.
     """
     received: set[int] = set()
 

@@ -2,9 +2,9 @@
 
 ``torn-transaction``: the first EndTxn of a transaction is late. The client stops waiting and sends
 a second EndTxn on another connection, and the coordinator acknowledges the commit. The client
-begins its next transaction; then the first EndTxn arrives, and commits it. Before KIP-890 an EndTxn
-does not say which transaction of its producer it ends (KAFKA-17754). librdkafka sends such requests
-on every release.
+begins its next transaction. Then the first EndTxn arrives, and commits the next transaction. Before
+KIP-890 an EndTxn does not say which transaction of its producer it ends (KAFKA-17754). librdkafka
+sends such requests on every release.
 
 ``reused-sequence``: the response about a record is lost with its connection, so the client does not
 know whether the log has the record. Before the client retries, the application aborts. librdkafka
@@ -18,10 +18,10 @@ leader appends the late record (KAFKA-14402), and this opens a transaction that 
 knows. No client ends this transaction, so read_committed readers get no later record. From 3.6 on
 the leader first asks the coordinator (KIP-890, ``transaction.partition.verification.enable``).
 
-``late-produce``: the late Produce arrives in its producer's next transaction. This transaction is
-open, so every release appends the late record to it. librdkafka gives the sequence number of this
-record to the next record, so the leader considers the next record a duplicate. The commit then
-commits the aborted record.
+``late-produce``: the late Produce of an aborted transaction arrives in its producer's next
+transaction. This transaction is open, so every release appends the late record to it. librdkafka
+gives the sequence number of the late record to the next record, so the leader considers the next
+record a duplicate. The commit then commits the aborted record.
 
 ``too-large``: a record is larger than the producer's ``max.request.size``, and its future fails at
 once. The program commits without checking the future. Up to 3.1 Java's producer commits without the
@@ -83,7 +83,7 @@ _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
     min_isr_most=3,
 )
 def torn_transaction(context: ScheduleContext) -> None:
-    """Commit a transaction that the application aborts: the previous EndTxn is late."""
+    """Commit a transaction that the application aborts: an earlier EndTxn is late."""
     _late_end_txn(context, renewed=False)
 
 
@@ -170,7 +170,7 @@ def hanging_transaction(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def late_produce(context: ScheduleContext) -> None:
-    """Commit an aborted record instead of another record: a Produce request is late."""
+    """Commit an aborted record, and lose the next record: a Produce request is late."""
     _in_the_next(context, renewed=False)
 
 
@@ -290,7 +290,7 @@ def _commit(context: ScheduleContext, writer: NamedTransactions, *values: str) -
 
 
 def _end(context: ScheduleContext, writer: NamedTransactions, *values: str) -> None:
-    """Commit the open transaction, which has these records.
+    """Commit the open transaction; ``values`` are the names of its records.
 
     Raises:
         ScheduleNotFollowedError: the commit did not succeed.

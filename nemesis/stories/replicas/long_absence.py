@@ -1,9 +1,10 @@
 """Stories of a replica that is down for longer than delete.retention.ms.
 
-The log cleaner removes a tombstone ``delete.retention.ms`` after it first cleaned it. In the same
-way it removes the marker of a transaction that has no record left (KIP-534). It does not check that
-every replica has them (``Cleaner.cleanInto``, ``CleanedTransactionMetadata.onControlBatchRead``). A
-replica that starts again fetches from the end of its own log, and never gets them.
+After the first cleaning of a tombstone, the log keeps it for ``delete.retention.ms``; then the log
+cleaner removes it. In the same way the cleaner removes the marker of a transaction that has no
+record left (KIP-534). It does not check that every replica has the tombstone or marker
+(``Cleaner.cleanInto``, ``CleanedTransactionMetadata.onControlBatchRead``). A replica that starts
+again fetches from the end of its own log, and never gets them.
 
 - The replica has a value, and misses its *tombstone*: readers get the deleted key again.
 - The replica has an aborted record, and misses the *abort marker*: the producer's next marker
@@ -195,9 +196,10 @@ def _be_away(context: ScheduleContext) -> None:
 
 
 def _clean(context: ScheduleContext, forgotten: set[int]) -> None:
-    """Send records until cleaners have removed these offsets, or have had the time to do so.
+    """Send records until the cleaners have removed these offsets.
 
-    A cleaner skips the active segment, and cleans a log only if the log has new records.
+    With the default retention the offsets must remain; then send until the cleaners have run. A
+    cleaner skips the active segment, and cleans a log only if the log has new records.
     """
     a, b, _ = context.replicas
     begun, number = context.clock(), 0

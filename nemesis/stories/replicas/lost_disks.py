@@ -3,12 +3,11 @@
 ``two-disks``: the replica that keeps its disk is not in the ISR. The last member of the ISR
 restarts with an empty disk, and the controller elects it. The other replicas truncate their logs to
 match, so the kept disk loses its records, too. With eligible leader replicas (KIP-966) the
-controller knows that this broker has lost its state. But it elects the last leader all the same,
-after the eligible replica has restarted without its disk
+controller knows that the last member has lost its state. But when the eligible replica has
+restarted without its disk, the controller still elects the last leader
 (``PartitionChangeBuilder.canElectLastKnownLeader``).
 
-``disk-by-disk`` is the guard, which loses nothing: the second disk is lost when the first replica
-is in sync again.
+``disk-by-disk`` loses nothing: the second disk is lost when the first replica is in sync again.
 """
 
 from collections.abc import Sequence

@@ -489,7 +489,7 @@ class RealCluster(AdministeredCluster):
 
 
 def rehearse(release: Release, site: Site, directory: Path) -> None:
-    """Start one broker, create a topic, and stop the broker, so that the JVM archives its classes."""
+    """Start one broker, create a topic, and stop the broker, which archives its classes."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})

@@ -98,7 +98,7 @@ def is_open(claim: str) -> bool:
 
 
 def sweep() -> int:
-    """Remove the containers and networks of ended harnesses of this machine; return their number."""
+    """Remove the containers and networks of this machine's ended harnesses; return the count."""
     count = 0
     for claim in _dead():
         with connected() as client:

@@ -1,4 +1,4 @@
-"""A client library whose clients are client drivers."""
+"""A client library for ``harness.clients``: each client is a client driver's process."""
 
 import weakref
 from collections.abc import Callable

@@ -136,7 +136,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     """The result of a cell.
 
     Attributes:
-        unseen: number of acknowledged records whose offsets the final read did not reach.
+        unseen: number of acknowledged records whose offsets the final read may not have reached.
         divergent: number of offsets at which replicas hold different records.
         as_predicted: whether the run ended as the release's rules predict; None without a
             prediction.

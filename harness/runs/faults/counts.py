@@ -1,4 +1,4 @@
-"""Numbers of the faults that a run injected, from its recorded events.
+"""The number of faults that a run injected, from its recorded events.
 
 A schedule may inject fewer faults than planned, or none.
 """
@@ -103,7 +103,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """The faults and other events of a run in a few words, with their meaning."""
+    """The events of a run in a few words: ``kill 3 times (planned: kill at random for 30 s)``."""
 
     value: str
     means: str

@@ -34,7 +34,7 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _paused(self, *but: int) -> AbstractContextManager[None]:
-        """Pause the running brokers during the ``with`` block, except the ids ``but``."""
+        """Pause all running brokers except the ids ``but`` during the ``with`` block."""
 
     def _require_ours(self, topic: str) -> None:
         """Raise an error if this cluster does not allow the harness to change the topic.
@@ -44,7 +44,7 @@ class AdministeredCluster(ABC):
         del topic
 
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions, and wait until they are ready. ``added``: number to broker ids."""
+        """Add partitions, and wait until they are ready. ``added``: partition to broker ids."""
         self._require_ours(topic)
         running = self._running()
         with (

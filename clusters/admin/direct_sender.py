@@ -129,7 +129,7 @@ class DirectSender:
     def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
-        """Wait for the response, and pass the outcome to ``note``. With acks=0 it is ok at once."""
+        """Wait for the response, and pass the outcome to ``note``. With acks=0: ok at once."""
         try:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))

@@ -125,8 +125,8 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed. Not thread-safe.
 
-    If a node does not respond, the client sends it no request for ``AFTER_SILENCE_S``. So a paused
-    broker delays the caller once a second, and not at each request.
+    If a node does not respond, the client sends it no request for ``AFTER_SILENCE_S`` seconds. So a
+    paused broker delays the caller once a second, and not at each request.
 
     Args:
         addresses: node id to address.

@@ -77,7 +77,10 @@ class ZooKeeperMover:
             self.arrange(topic, partition, replicas)
 
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment. Wait until all new replicas are in the ISR and it is applied."""
+        """Write the assignment. Wait until the controller has applied it.
+
+        The controller first waits until all replicas are in the ISR.
+        """
         item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
         self._write_request(_REASSIGN, item)
 

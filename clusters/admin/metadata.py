@@ -84,7 +84,7 @@ class ZooKeeperView:
         return int(self.read("/controller")["brokerid"])
 
     def quorum_leader(self) -> int:
-        """Return the id of the ZooKeeper in ``Mode: leader``, or the id of a single ZooKeeper."""
+        """Return the id of the ZooKeeper that is the leader, or the id of a single ZooKeeper."""
         if len(self._servers) == 1:
             return next(iter(self._servers))
         for server, address in self._servers.items():

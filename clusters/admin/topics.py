@@ -45,7 +45,7 @@ def create_topic(
     *,
     coordination: Mapping[int, Address] | None = None,
 ) -> None:
-    """Create a topic. Wait until each partition has its preferred leader, a full ISR and replicas.
+    """Create a topic. Wait until each partition has its leader, a full ISR and live replicas.
 
     Args:
         assignment: for each partition, the broker ids of its replicas; the leader is first.

@@ -73,7 +73,7 @@ def merge_log_dirs(replicas: Path) -> None:
 
 
 def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
-    """Copy the topics' replicas, and each broker's checkpoint files, to ``target/<broker id>``.
+    """Copy the topics' replicas, and each broker's own files, to ``target/<broker id>``.
 
     The sources are below ``replicas``. The function copies coordinators' topics and the topics'
     remote tier to directories next to ``target``.

@@ -232,7 +232,7 @@ class RealCluster(AdministeredCluster):
 
     @property
     def client(self) -> Mapping[str, str]:
-        """Librdkafka settings that clients of this release need."""
+        """Settings of librdkafka that clients of this release need."""
         return self._release.client
 
     @property

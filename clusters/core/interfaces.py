@@ -305,7 +305,7 @@ class ClusterNode(Protocol):
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         """Delay system calls of the running node, or let them fail, during the ``with`` block.
 
-        The context manager returns a function: the number of calls that were changed so far.
+        The block gets a function that returns the number of changed calls so far.
 
         Raises:
             HarnessError: the node is down, or cannot be traced on this machine.

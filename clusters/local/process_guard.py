@@ -13,8 +13,8 @@ stops and continues processes that the child has started outside of the group. W
 exited, the guard kills the remaining processes. To find them on Linux, the guard becomes the parent
 of every descendant that loses its parent.
 
-The guard exists because only a parent can reap a child. Until then, no other process gets the
-child's process id. So a signal never goes to another process.
+Only a parent can reap a child. Until the guard has done so, no other process gets the child's
+process id. So a signal never goes to another process.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def report(text: str) -> None:
 
 
 def start(log: str, command: list[str], *, grouped: bool) -> int:
-    """Fork and execute the command; return its id. If the guard dies, Linux kills the child."""
+    """Start the command as a child; return its id. If the guard dies, Linux kills the child."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     executed, executing = os.pipe()  # execv closes the write end
     silence, _ = os.pipe()  # only this guard keeps the write end open

@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 def checkpoint(release: Release) -> bytes:
-    """Return the content of a release's ``bootstrap.checkpoint``. All new clusters have the same.
+    """Return the content of a release's ``bootstrap.checkpoint``, the same for all clusters.
 
     Raises:
         HarnessError: the jars are missing, or the tool fails. The message has the end of the tool's

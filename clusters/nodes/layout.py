@@ -79,7 +79,7 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
 
     def log_directories(self, broker_id: int) -> tuple[Path, ...]:
-        """Return a broker's log directories: the first is below ``replicas``, others are not."""
+        """Return a broker's log directories. Only the first is below ``replicas``."""
         more = self.directory / MORE_LOG_DIRS / str(broker_id)
         numbers = range(2, self._options.log_dirs + 1)
         return self.replicas / str(broker_id), *(more / str(number) for number in numbers)

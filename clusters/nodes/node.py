@@ -28,7 +28,7 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Attributes:
-        released: whether ``release`` was called. A fault may call methods after that, to heal.
+        released: whether ``release`` was called. The healing of a fault may still follow.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:

@@ -1,4 +1,4 @@
-"""Drop packets that go to a container: iptables rules in the container's network drop them.
+"""Drop packets that go to a container, by iptables rules in the container's network.
 
 This needs root, ``nsenter`` and ``iptables`` on this machine. The container does not need them.
 """

@@ -125,7 +125,7 @@ class Relay:
             self.drop(*numbers)
 
     def name_client(self, name: str, pid: int) -> None:
-        """From now on, a connection of this process or its descendants is of client ``name``."""
+        """Give later connections of this process and its descendants the client ``name``."""
         self._order("name", client=name, pid=pid)
 
     def record(self, topics: Collection[str], group: str) -> None:

@@ -84,8 +84,8 @@ class RelayConnection:
         number: number of the connection.
         client: the accepted socket; None if the relay itself sends the requests.
         server: number of the node that gets the requests.
-        source: the sender of the requests. None if its address does not identify it; then the
-            first request names it. For a tool, the source stays None, and no rule applies.
+        source: the sender of the requests. None if the address does not identify the sender; then
+            the first request names the sender. For a tool it stays None, and no rule applies.
         users: the users of the address at which the relay accepted the connection.
         zookeeper: whether the protocol is ZooKeeper's.
         alias: between ZooKeepers, the address that replaces the sender's own address; otherwise

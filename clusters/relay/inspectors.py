@@ -105,7 +105,7 @@ class PendingRequest:
 
 
 class Answer(NamedTuple):
-    """A response and its request. Only in responses to followers, ``partitions`` is not empty."""
+    """A response and its request. ``partitions`` is empty unless a follower gets the response."""
 
     request: PendingRequest
     partitions: list[FetchedPartition]
@@ -400,7 +400,7 @@ class ZooKeeperRequestInspector(RequestInspector):
 
 
 class OpaqueInspector(FrameInspector):
-    """Replaces the address at the begin of an election connection between ZooKeepers.
+    """Replaces the address at the start of an election connection between ZooKeepers.
 
     This protocol has no frames. Since 3.5 a ZooKeeper first sends its own address. A ZooKeeper with
     a greater id then connects to that address instead (``QuorumCnxManager.InitialMessage``), and

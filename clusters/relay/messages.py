@@ -42,7 +42,7 @@ class MessageRule:
         side: ``request`` or ``answer``: whether the rule is for the request or its response.
         source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
         target: receiver of the message, in the form of ``source``.
-        first: number of the first matching message to which the rule applies; they count from 1.
+        first: number, from 1, of the first matching message to which the rule applies.
         times: number of messages to which the rule applies; 0 means all.
         transactional_id: transactional id in the request; None means any.
         topics: names of topics, and topic ids if requests have ids; empty means any topic.

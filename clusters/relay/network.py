@@ -22,7 +22,7 @@ class Network:
     Args:
         relay: relay of the cluster.
         brokers: ids of the brokers.
-        topic_id: topic name to the id in Fetch requests; "" if Fetch requests have names.
+        topic_id: returns a topic's id, or "" if Fetch requests contain names.
         controllers: node numbers of the ZooKeepers or KRaft controllers that connect through the
             relay.
 
@@ -97,7 +97,7 @@ class Network:
         return [name.removeprefix(CLIENT) for name in self._relay.clients()]
 
     def name_client(self, name: str, pid: int) -> None:
-        """From now on, a connection of this process or its descendants is of client ``name``."""
+        """Give later connections of this process and its descendants the client ``name``."""
         self._relay.name_client(name, pid)
 
     def record_requests(self, topics: Collection[str], group: str) -> None:

@@ -27,7 +27,7 @@ End = tuple[str, int]
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process that has the peer's socket, itself or in a descendant.
+    """Return the name of the process that has the peer's socket, or whose descendant has it.
 
     Args:
         roots: process name to process id.

@@ -64,7 +64,8 @@ class _Legal(NamedTuple):
     """The conditions under which an error is legal.
 
     Attributes:
-        acted: when a broker returns the error: before it executes the request, after, or either.
+        acted: whether the broker returns the error ``before`` or ``after`` it executes the request,
+            or ``either``.
         since: first version of the request that may get the error.
         until: first later version that may not get the error.
         only: ``all`` for writes with acks=all, ``producer`` for records with a producer id,

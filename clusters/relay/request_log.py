@@ -146,7 +146,7 @@ class RequestLog:
         """Return the columns about a partition's records.
 
         They include the records if the write failed, or if the broker dropped them as duplicates.
-        Then the response has the offset of an earlier response.
+        The response about duplicates has the offset of an earlier response.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}

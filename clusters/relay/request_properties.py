@@ -264,7 +264,7 @@ _READERS: Final[dict[int, tuple[Callable[[Cursor, int], Properties], int]]] = {
 
 
 def flexible_since(api: int) -> int:
-    """Return a request's first flexible version (KIP-482): Fetch, or a key of ``_READERS``."""
+    """Return the first flexible version (KIP-482) of Fetch, or of a request in ``_READERS``."""
     return FLEXIBLE_FETCH if api == FETCH else _READERS[api][1]
 
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Return a subset of ``whole`` that has the property, but loses it without any single item.
+    """Return a 1-minimal subset that has the property: every single item in it is necessary.
 
     The items stay in order. If ``does`` depends on chance, the result may contain an unnecessary
     item. It may also lack an item that made the property more frequent. For n items, the worst case

@@ -151,7 +151,7 @@ def _archive(program: Program) -> Archive:
 
 
 def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
-    """Make both files under temporary names, and rename them. In any case, call ``seal``."""
+    """Make both files under temporary names, and rename them. Then, or on failure, seal."""
     with contextlib.suppress(HarnessError, subprocess.SubprocessError):
         with exclusive(archive.base.with_suffix(".lock")):  # all programs share this base
             if not archive.base.exists():
@@ -171,7 +171,7 @@ def _dump(java: Path, base: Path) -> None:
 
 
 def _tidy(archive: Archive) -> None:
-    """Remove the program's oldest archives: those of other jars or of another JVM."""
+    """Remove the program's oldest archives; keep the newest ``_ARCHIVES_MAX``."""
     name = archive.top.name.rsplit("-", 2)[0]
     paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
     for old in paths[:-_ARCHIVES_MAX]:

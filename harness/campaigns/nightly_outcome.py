@@ -59,7 +59,7 @@ class ReleaseOutages:
 
     Attributes:
         measure: the kind of outage, from ``harness.runs.availability.MEASURES``.
-        now_s: the median of tonight's cells.
+        now_s: the median length in tonight's cells.
         before_s: the median over the same settings, each with its median of earlier nights. None if
             no setting ran before.
         cells: number of cells in ``now_s``: tonight's cells that also ran before; all of tonight's

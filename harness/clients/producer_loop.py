@@ -69,7 +69,7 @@ class ProducerLoop:
         self._client.close()
 
     def _send(self, size: int, stop: StopSignal) -> None:
-        """Send ``size`` records. While the queue is full, wait until ``stop`` is set."""
+        """Send ``size`` records. Wait while the queue is full, unless ``stop`` is set."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         answered = self._tape.burst()
         for _ in range(size):

@@ -95,7 +95,7 @@ class TransactionalProducer:
         self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
 
     def commit(self) -> TransactionEnd:
-        """Commit, or abort after an error that requires it; see ``delivery_outcomes``."""
+        """Commit. After an error that requires it, abort; see ``delivery_outcomes``."""
         error = self._call(self.client.commit_transaction)
         if error is None:
             return TransactionEnd(outcome=OK)

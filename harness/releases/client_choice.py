@@ -1,4 +1,4 @@
-"""The choice of a client: a library and perhaps its release (``java:3.9.2``), or a client driver."""
+"""The choice of a client: a library, perhaps with its release (``java:3.9.2``), or a driver."""
 
 import re
 import shlex

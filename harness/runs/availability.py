@@ -31,7 +31,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         seconds: length of the outage, rounded to 1 ms; 0 if there was no outage.
         where: the partition, such as ``events-0``; empty without an outage.
-        since_s: begin of the outage, in seconds of the run; None without an outage.
+        since_s: start of the outage, in seconds of the run; None without an outage.
         least: whether the outage may have been longer, because its end was not observed.
     """
 
@@ -42,7 +42,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """The length, the partition and the begin: ``2.1 s (events-0, from 3.0 s after …)``."""
+        """The length, the partition and the start: ``2.1 s (events-0, from 3.0 s after …)``."""
         length = f"{'at least ' * self.least}{self.seconds:.1f} s"
         if not self.where:
             return length
@@ -68,9 +68,9 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
             no send (``history/ops``). Pauses of up to 0.1 s do not count.
         leaderless: time in which a partition had no leader according to the observed metadata, or
             its leader did not respond to the observer (``events/partitions``, ``events/replicas``).
-        unsynced: time from the begin of a fault's healing until every replica was in its ISR again,
+        unsynced: time from the start of a fault's healing until every replica was in its ISR again,
             by the observed metadata (``events/partitions``, ``events/steps``). A story's steps do
-            not contain the begin of a healing. So in a story, the time counts from the story's end.
+            not contain the start of a healing. So in a story, the time counts from the story's end.
             If the next fault begins earlier, the time is a lower bound.
     """
 
@@ -93,13 +93,13 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
 class FaultOutages(Outages, frozen=True, kw_only=True):
     """The longest outages around one fault.
 
-    A fault's time is from its begin until all replicas are in sync after its healing, or until the
+    A fault's time is from its start until all replicas are in sync after its healing, or until the
     next fault begins. An outage counts if it overlaps this time. Its length is from the fault's
-    begin to the outage's end, which may be later. Faults that overlap may have the same outage.
+    start to the outage's end, which may be later. Faults that overlap may have the same outage.
 
     Attributes:
         broker: None for a fault without a broker.
-        at_s: begin of the fault, in seconds of the run.
+        at_s: start of the fault, in seconds of the run.
         healed_s: time of the healing, in seconds of the run; None if the fault was never healed.
     """
 

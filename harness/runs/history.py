@@ -185,7 +185,7 @@ STEPS: Final = pa.schema(
     ]
 )
 """The actions of a schedule of faults, with their times. The schedule can be repeated from these
-rows. Stories write no rows of this table, and no checker needs it. The model reads the begin of
+rows. Stories write no rows of this table, and no checker needs it. The model reads the start of
 each fault from this table."""
 
 MESSAGES: Final = pa.schema(
@@ -512,7 +512,7 @@ class StreamWriter:
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of ``schema``. If an older run lacks a column of ``ADDED``, it is null."""
+    """Return the columns of ``schema``. A column of ``ADDED`` that an older run lacks is null."""
     for name in sorted(ADDED.intersection(schema.names).difference(rows.column_names)):
         kind = schema.field(name).type
         rows = rows.append_column(name, pa.nulls(len(rows), kind))

@@ -75,7 +75,7 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 
 
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
-    """Read every file that the judge uses completely; return the files that cannot be used.
+    """Read completely every file that the judge uses; return the files that cannot be used.
 
     ``digests`` has files that the caller has already read. They are not read again.
     """

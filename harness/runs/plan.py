@@ -279,7 +279,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             force_setattr(self, "match", WHOLE_RECORD)
 
     def outlets(self, partitions: int) -> int:
-        """Return the number of output partitions. Without a topic, of instances that print outputs.
+        """Return the number of output partitions or, without an output topic, of instances.
 
         A fault may start one more instance.
         """

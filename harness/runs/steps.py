@@ -27,7 +27,7 @@ RENAMED_FAULTS: Final[Mapping[str, str]] = {
 
 
 def fault_in(word: str) -> str:
-    """Return the fault in a word of ``--nemesis`` or ``--budget``: ``kill`` of ``kill@leader=3``."""
+    """Return the fault in a word of ``--nemesis`` or ``--budget``: ``kill@leader=3`` -> kill."""
     return re.split("[@=]", word, maxsplit=1)[0]
 
 
@@ -93,7 +93,7 @@ def in_order(steps: Sequence[FaultStep]) -> Steps:
 
 
 def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
-    """Join schedules: each starts ``gap_s`` seconds after the end of the one before."""
+    """Join schedules: each starts ``gap_s`` seconds after the end of the previous schedule."""
     done: list[FaultStep] = []
     for part in parts:
         begins = end_of(done) + gap_s if done else 0.0

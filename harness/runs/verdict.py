@@ -94,9 +94,9 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger: the number of records with each outcome.
 
-    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. The
-    parts of ``acknowledged``: the final read returned ``read``, and is not known to have reached
-    the offsets of ``unseen``. Compaction, or an administrator, may have removed ``replaced``.
+    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced.
+    ``read``: the final read returned the record. ``unseen``: the final read may not have reached
+    the record's offset. ``replaced``: compaction, or an administrator, may have removed the record.
     """
 
     sent: int

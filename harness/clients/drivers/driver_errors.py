@@ -41,7 +41,7 @@ class DriverError(LibraryError):
         return self.ended
 
     def retriable(self) -> bool:
-        """Return whether the caller may repeat the call. The client then continues the call."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
         return self.again
 
 

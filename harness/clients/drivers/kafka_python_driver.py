@@ -228,7 +228,7 @@ Listener: Any = getattr(kafka, "AsyncConsumerRebalanceListener", object)
 
 
 class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  # kafka-python has no types
-    """A consumer. During a group's event, its poll waits until the harness has handled it."""
+    """A consumer. Its poll waits while the harness handles an event of the group."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(self._made)

@@ -25,7 +25,7 @@ class ClientError(Protocol):
         """Return whether the producer cannot be used any more."""
 
     def retriable(self) -> bool:
-        """Return whether the caller may repeat the call. The client then continues the call."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
 
     def txn_requires_abort(self) -> bool:
         """Return whether the application must abort its transaction."""

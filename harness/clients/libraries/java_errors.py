@@ -108,7 +108,7 @@ class JavaError(LibraryError):
         return refused or self.among(FATAL)
 
     def retriable(self) -> bool:
-        """Return whether the caller may repeat the call. The client then continues the call."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
         return self.among(RETRIABLE) or self.name() == SLOW
 
     def among(self, names: frozenset[str]) -> bool:

@@ -52,7 +52,7 @@ class LibraryError(ABC):
 
     @abstractmethod
     def retriable(self) -> bool:
-        """Return whether the caller may repeat the call. The client then continues the call."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
 
     def code(self) -> int:
         """Return Kafka's error code; -1 if the error has none."""
@@ -64,7 +64,7 @@ class LibraryError(ABC):
 
 
 class WaitingProducer:
-    """A base class for producers: it waits in ``queue`` and ``flush``, by calls of ``poll``."""
+    """A base class for producers. ``queue`` and ``flush`` call ``poll`` while they wait."""
 
     def queue(
         self: RecordProducer, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery

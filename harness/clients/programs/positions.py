@@ -207,7 +207,7 @@ def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> P
 
 
 def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
-    """Return the end of a partition's committed records, as far as it matters to the program.
+    """Return the offset that the group must commit to reach the partition's end.
 
     This is ``position`` if only transaction markers and aborted records follow, otherwise ``end``.
     """

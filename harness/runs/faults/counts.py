@@ -30,7 +30,7 @@ class FaultCounts:
         steps: number of executed steps of the model's schedule.
         seconds: time from the first fault to the end of the last fault.
         restarted: number of brokers that a rolling restart restarted.
-        rolled_s: begin and end of the rolling restart, in seconds of the run; None without one.
+        rolled_s: start and end of the rolling restart, in seconds of the run; None without one.
     """
 
     faults: Mapping[str, int]

@@ -52,7 +52,7 @@ class FaultInterval:
 
     @property
     def sure_until_ns(self) -> int:
-        """The time until which the fault was certainly active: the begin of its healing."""
+        """The time until which the fault was certainly active: the start of its healing."""
         return min(self.until_ns, self.healing_ns or NEVER)
 
     @property

@@ -117,7 +117,7 @@ class ClusterProbe:
         return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of the producers whose state a leader has (KIP-664)."""
+        """Return the producer ids for which a leader stores a state (KIP-664)."""
         place = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
         request = DescribeProducersRequest(version=0, topics=[place])
         [answer] = self._client.ask(broker, request)

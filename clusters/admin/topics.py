@@ -1,9 +1,8 @@
 """Create topics and partitions with given replicas, and wait until they are ready.
 
-Topics are created with CreateTopics. Up to 0.10.0 that request does not exist: the harness writes
-the topic to ZooKeeper, and the controller reads the topic from ZooKeeper. If the cluster has
-ZooKeeper, the harness also adds partitions in ZooKeeper, as ``kafka-topics --alter`` does. On KRaft
-they are added with CreatePartitions.
+The harness creates a topic with CreateTopics. Up to 0.10.0 that request does not exist: the harness
+writes the topic to ZooKeeper, and the controller reads the topic from ZooKeeper. The harness adds
+partitions in ZooKeeper, as ``kafka-topics --alter`` does, or on KRaft with CreatePartitions.
 """
 
 import contextlib

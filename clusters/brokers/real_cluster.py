@@ -49,7 +49,7 @@ _GONE_S = 10.0
 
 
 class RealBroker(RealNode):
-    """One broker. It implements Broker in ``clusters.core.interfaces``."""
+    """One broker; implements Broker in ``clusters.core.interfaces``."""
 
     def __init__(
         self,

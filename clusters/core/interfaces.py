@@ -197,7 +197,7 @@ class Probe(ClusterView, Protocol):
         """
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of the producers whose state a leader has (2.8 and later).
+        """Return the producer ids for which a leader stores a state (2.8 and later).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not lead the partition.

@@ -64,7 +64,7 @@ client's queue."""
 
 
 def delivered(code: int, *, retries: bool) -> str:
-    """Return the outcome of a record whose delivery report has this error code.
+    """Return the outcome of a record with this error code in its delivery report.
 
     Args:
         retries: whether the client may have sent the record more than once.

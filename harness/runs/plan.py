@@ -52,7 +52,7 @@ of a user's record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topic under test, and its settings, on which Kafka's guarantee depends.
+    """The topic under test and its settings, which decide Kafka's guarantee.
 
     Attributes:
         partitions: number of partitions at the run's end.
@@ -597,7 +597,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def group_of(topic: str) -> str:
-    """Return the name of the group whose members read a run's topic."""
+    """Return the name of the group that reads a run's topic: ``<topic>-group``."""
     return f"{topic}-group"
 
 

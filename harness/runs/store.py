@@ -1,4 +1,4 @@
-"""The store: a folder of runs. A run is a directory from which it can be judged again.
+"""The store: a folder of runs. A run is a directory, and can be judged again.
 
 store/<run>/
   plan.json  environment.json  status.json     all settings; the machine; the progress
@@ -140,7 +140,7 @@ def is_table_among(name: str, paths: Iterable[str]) -> bool:
 class Run:
     """One run directory: the paths of its files, and its small JSON files as values.
 
-    Reading a file that is missing, is broken or has another schema raises ``StoreError``.
+    Methods raise ``StoreError`` if their file is missing, is broken or has another schema.
     """
 
     def __init__(self, path: Path) -> None:

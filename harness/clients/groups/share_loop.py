@@ -24,7 +24,7 @@ _STATISTICS_MS: Final = 200
 
 
 class ShareLoop:
-    """One member of a share group, in a thread of its own. No fault stops it.
+    """One member of a share group, in a thread of its own. It continues through every fault.
 
     Each poll accepts the records of the previous poll.
 

@@ -1,6 +1,6 @@
 """The interface between a run's clients and their library.
 
-Errors, messages, producers and consumers have the methods of confluent-kafka, whose own classes
+Errors, messages, producers and consumers have the methods of confluent-kafka. Its own classes
 satisfy these Protocols. For other libraries, this project has classes with the same methods.
 """
 

@@ -194,7 +194,7 @@ class JavaClients:
         self._callbacks: CallbackGateway | None = None
 
     def producer(self, settings: Settings) -> JavaProducer:
-        """Open a producer. It can send single records, or in transactions."""
+        """Open a producer of single records or of transactions."""
         return JavaProducer(self._gateway, settings)
 
     single = producer

@@ -96,7 +96,7 @@ class KeyedLibrary(Librdkafka):
     """librdkafka, with producers that give keys to records."""
 
     def producer(self, settings: Settings) -> KeyedProducer:
-        """Open a producer. It may be transactional."""
+        """Open a producer of single records or of transactions."""
         return KeyedProducer(settings)
 
     def single(self, settings: Settings) -> ReachingProducer:

@@ -35,7 +35,7 @@ def step(says: str) -> int | None:
 
 
 def without_step(says: str) -> str:
-    """Return a problem's sentence without the number of its step."""
+    """Return a problem's sentence without the step's number at its start."""
     return _STEP.sub("", says)
 
 

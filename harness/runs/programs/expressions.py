@@ -38,7 +38,7 @@ Expression = Callable[[ProgramRecord], tuple[str, ...]]
 
 
 def expression(text: str) -> Expression:
-    """Return the expression for a user's text.
+    """Return the function that finds names, for a user's text.
 
     Raises:
         UsageError: the text is not an expression. The returned function also raises this error, if

@@ -1,4 +1,4 @@
-"""The cluster drivers by name. A driver makes a site, which runs the nodes of a cluster."""
+"""The cluster drivers by name. A driver makes a site, which starts a cluster's nodes."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -41,17 +41,17 @@ def open_cluster(
         directory: directory of the run. Log directories are ``directory/replicas/<broker id>`` from
             the start, so that the judge finds them even if the harness is killed.
         brokers: number of brokers; ids count from 1.
-        broker_config: settings, with Kafka's names, that override the driver's own.
-        wired: whether the relay is between the cluster's nodes, so that ``network`` is set.
-        clients_wired: whether the relay is also between clients and brokers. ``bootstrap`` then has
-            the relay's addresses.
+        broker_config: broker settings that override the driver's own.
+        wired: whether nodes connect to each other through the relay. Then ``network`` is set.
+        clients_wired: whether clients also connect to brokers through the relay. ``bootstrap`` then
+            has the relay's addresses.
         options: properties of the nodes.
         driver: the driver's name.
 
     Raises:
         HarnessError: Java, the jars, Docker or an image is missing, a port is in use, the disk is
-            full, or a node exited or was not ready in time. The message then has the last lines of
-            the node's log. All processes and containers are removed.
+            full, or a node exited or was not ready in time. For a node, the message has the last
+            lines of its log. All processes and containers are removed.
     """
     if brokers < 1:
         raise HarnessError(f"a cluster needs at least one broker, not {brokers}")

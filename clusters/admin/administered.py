@@ -13,7 +13,7 @@ from highwater.harness.releases.release import Release
 
 
 class AdministeredCluster(ABC):
-    """The administration of a cluster (part of Cluster in ``clusters.core.interfaces``)."""
+    """A base class for clusters: it has the methods of Cluster that an administrator would use."""
 
     @property
     @abstractmethod
@@ -22,11 +22,11 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def probe(self) -> Probe:
-        """Return a new probe, which reads the state of replicas and leaders."""
+        """Return a new probe. It reads the state of replicas and leaders."""
 
     @abstractmethod
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of the state in ZooKeeper or KRaft, through ``brokers`` (None: all)."""
+        """Return a view of the state in ZooKeeper or KRaft. It asks ``brokers``, by default all."""
 
     @abstractmethod
     def _running(self) -> dict[int, Address]:
@@ -34,17 +34,17 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _paused(self, *but: int) -> AbstractContextManager[None]:
-        """Pause every running broker except ``but`` while the context is open."""
+        """Pause all running brokers except the ids ``but`` during the ``with`` block."""
 
     def _require_ours(self, topic: str) -> None:
-        """Raise an error if the harness may not change a topic of this cluster.
+        """Raise an error if this cluster does not allow the harness to change the topic.
 
-        By default, the harness may change every topic.
+        This base class allows changes of every topic.
         """
         del topic
 
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions in ZooKeeper or by a request, and wait until they are ready."""
+        """Add partitions, and wait until they are ready. ``added``: partition to broker ids."""
         self._require_ours(topic)
         running = self._running()
         with (
@@ -73,7 +73,7 @@ class AdministeredCluster(ABC):
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker before the other candidates for the leadership in the assignment."""
+        """Reorder the assignment so that this broker is the next leader if the leader fails."""
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def _change_leadership(
@@ -87,7 +87,7 @@ class AdministeredCluster(ABC):
     def reassign(
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
-        """Create and remove replicas of a partition."""
+        """Move the partition to these replicas; if ``awaited``, wait until they are in sync."""
         self._require_ours(topic)
         running = self._running()
         with contextlib.closing(self._view(running)) as view:

@@ -63,7 +63,7 @@ class ShareOffsetsRequest(FlexibleRequest):
         return cls(name="DescribeShareGroupOffsetsRequest", key=90, body=body)
 
     def answer(self, frame: bytes) -> list[Any]:
-        """Return the groups in the response: tuples with the fields in the order of ``_ANSWER``."""
+        """Return a tuple for each group, with the fields of ``groups`` in ``_ANSWER``."""
         *_, groups, _ = _ANSWER.decode(BytesIO(frame))
         return list(groups or ())
 
@@ -97,7 +97,7 @@ def transactions(client: ProtocolClient, broker: int) -> frozenset[CoordinatedSt
 def share_starts(
     client: ProtocolClient, broker: int, group: str, topic: str, partitions: Sequence[int]
 ) -> Mapping[int, int | None]:
-    """Return a share group's start offset in each partition; None without a start offset.
+    """Return partition -> start offset of a share group; None for a partition without an offset.
 
     Raises:
         UnreachableError: the broker does not respond, or refuses the request.

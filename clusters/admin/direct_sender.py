@@ -1,7 +1,7 @@
 """Send a record once to a given broker, without waiting for the response.
 
-An ordinary client looks up the leader and retries. But some schedules of faults need a single write
-to a former leader that does not know the new leader.
+An ordinary client looks up the leader and retries. But some tests must write once to a former
+leader that does not know the new leader.
 """
 
 import threading
@@ -43,7 +43,7 @@ class DirectSender:
 
     Args:
         plan: the plan with the topic, the acks, the record size and the timeout.
-        recorder: writes the operations to the history, as operations of the process ``story``.
+        recorder: writes each send to the history. The column ``process`` is ``story``.
     """
 
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
@@ -70,6 +70,7 @@ class DirectSender:
         """Send a record. Return when TCP has accepted the bytes; the broker may never read them.
 
         Args:
+            identity: the record's id.
             address: ``host:port`` of the broker.
             timestamp_ms: the record's timestamp; by default the current time.
         """
@@ -128,7 +129,7 @@ class DirectSender:
     def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
-        """Wait for the response to a request. With acks=0 there is no response."""
+        """Wait for the response, and pass the outcome to ``note``. With acks=0: ok at once."""
         try:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))

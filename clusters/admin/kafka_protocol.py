@@ -125,8 +125,8 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed. Not thread-safe.
 
-    A node that has not responded gets no request for a short time. So a paused broker delays an
-    observer by one timeout a second, instead of one timeout for each request.
+    If a node does not respond, the client sends it no request for ``AFTER_SILENCE_S`` seconds. So a
+    paused broker delays the caller once a second, and not at each request.
 
     Args:
         addresses: node id to address.
@@ -134,7 +134,7 @@ class ProtocolClient:
         clock: returns the monotonic time in seconds.
 
     Attributes:
-        repeated: whether ``ask_any`` sent its last request to more than one node.
+        repeated: whether the last call of ``ask_any`` sent its requests to more than one node.
     """
 
     repeated = False
@@ -156,10 +156,10 @@ class ProtocolClient:
         self._not_before: dict[int, float] = {}
 
     def ask(self, node: int, *requests: Request) -> list[Response]:
-        """Send requests to one node, and return its responses.
+        """Send requests to a node. Return the node's responses, in the order of the requests.
 
         Raises:
-            UnreachableError: the node does not respond, or did not respond shortly before.
+            UnreachableError: the node does not respond, or did not respond to a recent request.
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
@@ -176,7 +176,7 @@ class ProtocolClient:
             raise
 
     def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
-        """Send requests to one node after another, until a node responds.
+        """Send requests to one node after another, until a node responds; return its responses.
 
         Nodes with an open connection come first. A node that did not respond may have executed the
         requests; ``repeated`` is then true.

@@ -1,9 +1,9 @@
 """Move leadership as an administrator does, without a failure.
 
-The new leader becomes the first replica in the partition's assignment, which moves no data. Then
-the controller elects the preferred leader. On ZooKeeper (0.9 to 3.9) the harness writes a node
-below ``/admin`` for each step, and the controller removes it. On KRaft each step is a request
-(KIP-455, KIP-460).
+The new leader becomes the first replica in the partition's assignment. No data moves. Then the
+controller elects the preferred leader. On ZooKeeper (0.9 to 3.9), the harness creates a znode below
+``/admin`` for each step. The controller deletes the znode at the step's end. On KRaft, each step is
+a request (KIP-455, KIP-460).
 """
 
 import contextlib
@@ -52,16 +52,16 @@ LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, s
 
 
 class ZooKeeperMover:
-    """Writes the ZooKeeper nodes that Kafka's scripts for reassignments and elections write.
+    """Writes the znodes that Kafka's scripts for reassignments and elections write.
 
-    The controller handles a new order of replicas as a reassignment. The controller waits until
-    every replica is in the ISR, and increases the leader epoch of the current leader
-    (``KafkaController.updateLeaderEpochAndSendRequest``). The election then increases the epoch
-    again. If a replica is not in the ISR, this class writes the new order of replicas to the
-    topic's node, and forces the controller to read that node again.
+    A new order of replicas is a reassignment for the controller. The controller waits until every
+    replica is in the ISR, and then increases the partition's leader epoch
+    (``KafkaController.updateLeaderEpochAndSendRequest``). The election increases the epoch again.
+    If a replica is not in the ISR, the controller would wait forever. So this class then writes
+    the order to the topic's znode, and forces the controller to read that znode again.
 
     Args:
-        frozen: pauses all brokers except those with the given ids, for a short time.
+        frozen: returns a context manager that pauses all brokers except the given ids.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -77,26 +77,26 @@ class ZooKeeperMover:
             self.arrange(topic, partition, replicas)
 
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment.
+        """Write the assignment. Wait until the controller has applied it.
 
-        The controller applies it after every new replica has joined the ISR.
+        The controller first waits until all replicas are in the ISR.
         """
         item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
         self._write_request(_REASSIGN, item)
 
     def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment to the topic's node, and force the controller to read the node."""
+        """Write the assignment to the topic's znode, and force the controller to read the znode."""
         order = {str(partition): [*replicas]}
         self._view.update(f"/brokers/topics/{topic}", lambda node: node["partitions"].update(order))
         self._elect_controller_anew()
 
     def _elect_controller_anew(self) -> None:
-        """Force a new election of the same controller, while all other brokers are paused.
+        """Force a new election, and let the same controller win: all other brokers are paused.
 
-        For a short time, a new controller does not watch the node ``/controller``. A controller
-        that resigns in this time does not take part in the election
-        (``KafkaController.ControllerChange``). Another broker is elected, and that broker must
-        resign next. If no broker takes part, ``await_controller`` starts a new election.
+        A new controller does not watch ``/controller`` at first. If the znode is deleted in this
+        time, that broker does not take part in the election (``KafkaController.ControllerChange``).
+        The other brokers then resume, and another broker may become controller. In that case, this
+        method deletes the znode again.
         """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
         for _ in range(_ELECTIONS):
@@ -111,10 +111,10 @@ class ZooKeeperMover:
         )
 
     def await_controller(self, epoch: int) -> int:
-        """Wait until a broker is elected controller with a greater epoch, and return its id.
+        """Wait until a broker is controller with an epoch above ``epoch``. Return the broker's id.
 
-        If no broker got the event that the controller resigned, all brokers wait for another event.
-        Then this method creates a controller node without a broker, and deletes it again.
+        If no broker noticed that the controller resigned, no broker starts an election. So after a
+        timeout this method creates ``/controller`` and deletes it: each broker gets an event.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -172,7 +172,7 @@ class KraftMover:
     """Moves leadership on KRaft. A running broker forwards the requests to the controller.
 
     Args:
-        brokers: id of each running broker to its address.
+        brokers: broker id to address, for each running broker.
     """
 
     def __init__(self, brokers: Mapping[int, Address]) -> None:
@@ -222,8 +222,8 @@ def move(
     """Make a broker the leader of a partition. No broker fails.
 
     Args:
-        brokers: id of each running broker to its address.
-        frozen: pauses all brokers except those with the given ids, for a short time.
+        brokers: broker id to address, for each running broker.
+        frozen: returns a context manager that pauses all brokers except the given ids.
 
     Raises:
         WaitTimeoutError: the controller did not make the broker leader in time.
@@ -259,7 +259,7 @@ def set_next_leader(
     """Change the assignment so that the controller elects this broker when the leader fails.
 
     The controller elects the first replica in the assignment that is alive and in the ISR. The
-    arguments are the same as in ``move``.
+    arguments are those of ``move``.
 
     Raises:
         WaitTimeoutError: the controller did not change the assignment in time.
@@ -287,10 +287,9 @@ def assign(
 ) -> None:
     """Reassign a partition to other replicas.
 
-    Wait until exactly these replicas exist and are in sync.
-
     Args:
-        awaited: False to return as soon as the controller has the request.
+        awaited: whether to wait until the assignment and the ISR are exactly ``replicas``. If
+            False, return as soon as the controller has accepted the request.
 
     Raises:
         WaitTimeoutError: the reassignment did not end in time.

@@ -52,10 +52,10 @@ class CoordinationView(ClusterView, Protocol):
 
 
 class ZooKeeperView:
-    """Reads the nodes in ZooKeeper that the controller itself writes.
+    """Reads the controller's own znodes.
 
     Args:
-        servers: the address of each ZooKeeper by its id. A request may go to any ZooKeeper.
+        servers: id to address, for each ZooKeeper server. A request may go to any server.
         timeout_s: limit for each response.
     """
 
@@ -80,14 +80,11 @@ class ZooKeeperView:
         self._started = False
 
     def controller(self) -> int:
-        """Read the node ``/controller``."""
+        """Return the broker id in the znode ``/controller``."""
         return int(self.read("/controller")["brokerid"])
 
     def quorum_leader(self) -> int:
-        """Request the mode of each ZooKeeper, and return the leader.
-
-        A single ZooKeeper is the leader.
-        """
+        """Return the id of the ZooKeeper that is the leader, or the id of a single ZooKeeper."""
         if len(self._servers) == 1:
             return next(iter(self._servers))
         for server, address in self._servers.items():
@@ -97,14 +94,14 @@ class ZooKeeperView:
         raise UnreachableError("no ZooKeeper is the leader of the ensemble")
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Read the partition's node ``state``."""
+        """Read the partition's znode ``state``."""
         state: dict[str, Any] = self.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
         return PartitionState(
             leader=state["leader"], leader_epoch=state["leader_epoch"], isr=tuple(state["isr"])
         )
 
     def live_brokers(self) -> frozenset[int]:
-        """Read the nodes below ``/brokers/ids``. A broker's node exists as long as its session."""
+        """Return the broker ids below ``/brokers/ids``. Each id exists as long as its session."""
         try:
             names = self._wait(self._connected().get_children_async("/brokers/ids"))
         except NoNodeError:  # no broker has started, so the node does not exist yet
@@ -112,18 +109,18 @@ class ZooKeeperView:
         return frozenset(int(name) for name in names)
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Read the assignment in the topic's ZooKeeper node."""
+        """Return the partition's assignment in the topic's znode."""
         return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def topic_id(self, topic: str) -> str:
-        """Read the topic's id in the topic's ZooKeeper node, which has the id since 2.8."""
+        """Return the topic's id in the topic's znode; "" before 2.8."""
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def quorum(self) -> None:
         """Return None, because ZooKeepers report no log end offsets."""
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Read the topic's node, the node with its settings, and the state of each partition."""
+        """Read the topic's znode, the znode with its settings, and the state of each partition."""
         if not self.exists(f"/brokers/topics/{topic}"):
             return None
         assigned = self.read(f"/brokers/topics/{topic}")["partitions"]
@@ -135,15 +132,15 @@ class ZooKeeperView:
         )
 
     def exists(self, path: str) -> bool:
-        """Return whether the node exists."""
+        """Return whether the znode exists."""
         return self._wait(self._connected().exists_async(path)) is not None
 
     def end_session(self, broker: int) -> None:
         """End a broker's session at once, as if the session timeout had passed.
 
-        ZooKeeper derives a session's password from its id. So any client can attach to the session
-        and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). A live broker
-        gets the event that its session has expired, and registers again.
+        ZooKeeper derives a session's password from the session id. So any client can attach to the
+        session and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). A live
+        broker gets the event that its session has expired, and registers again.
 
         Raises:
             UnreachableError: ZooKeeper does not respond, or has no session of that broker.
@@ -166,10 +163,10 @@ class ZooKeeperView:
             client.close()
 
     def create(self, path: str, node: Mapping[str, Any], *, ephemeral: bool = False) -> bool:
-        """Create a node and its parents; return False if the node already exists.
+        """Create a znode and its parents; return False if the znode already exists.
 
         Args:
-            ephemeral: whether ZooKeeper deletes the node at the end of this client's session.
+            ephemeral: whether ZooKeeper deletes the znode at the end of this client's session.
         """
         data = json.dumps(node).encode()
         client = self._connected()
@@ -180,15 +177,15 @@ class ZooKeeperView:
         return True
 
     def read(self, path: str) -> Any:  # noqa: ANN401 - whatever JSON holds
-        """Return a node's content."""
+        """Return the JSON value in a znode."""
         data, _ = self._at(path, self._connected().get_async)
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Read a node, change its content in place, and write it. Retry after a conflict.
+        """Read a znode, change its JSON value in place, and write it. Retry after a conflict.
 
         Raises:
-            UnreachableError: ZooKeeper does not respond, or other clients change the node each
+            UnreachableError: ZooKeeper does not respond, or other clients change the znode each
                 time.
         """
         for _ in range(_UPDATES):
@@ -203,17 +200,17 @@ class ZooKeeperView:
         )
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
-        """Create a node. The node's name is ``path`` plus the next sequence number."""
+        """Create a znode. The znode's name is ``path`` plus the next sequence number."""
         data = json.dumps(node).encode()
         result = self._connected().create_async(path, data, sequence=True, makepath=True)
         self._wait(result)
 
     def delete(self, path: str) -> None:
-        """Remove a node."""
+        """Delete a znode."""
         self._at(path, self._connected().delete_async)
 
     def _at(self, path: str, verb: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
-        """Call ``verb`` on a node; raise UnreachableError if the node does not exist."""
+        """Call a method of kazoo on a znode; raise UnreachableError if the znode does not exist."""
         try:
             return self._wait(verb(path, *arguments))
         except NoNodeError as error:
@@ -246,11 +243,10 @@ class ZooKeeperView:
 class BrokersView:
     """A cluster's state as brokers report it. Every broker has its own copy of the metadata.
 
-    While a broker is paused or partitioned, its copy is old. The copy is also old for a short time
-    after the fault.
+    A broker's copy is old while the broker is paused or partitioned, and for a short time after.
 
     Args:
-        brokers: ids of the brokers that may get requests.
+        brokers: ids of the brokers to which requests may go.
         metadata: version of the Metadata request.
     """
 
@@ -308,7 +304,7 @@ class BrokersView:
         return response
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers to which requests go first."""
+        """Return the ids of the brokers that get requests before the other brokers."""
         return ()
 
     def close(self) -> None:
@@ -319,10 +315,10 @@ class BrokersView:
 class KraftView(BrokersView):
     """A KRaft cluster's state. Controllers report the quorum's leader, brokers report partitions.
 
-    A broker's copy is milliseconds behind the controller's log. So the view first requests the end
-    offset of each broker from the quorum's leader (DescribeQuorum, KIP-595). Then it sends its
-    request to a broker with the greatest end offset. If no such broker responds, it uses any
-    broker.
+    A broker's copy of the metadata log is milliseconds behind the controller's log. So the view
+    first asks the quorum's leader for each broker's end offset (DescribeQuorum, KIP-595). Then the
+    view sends its request to a broker with the greatest end offset. If no such broker responds, the
+    view asks any broker.
 
     Args:
         brokers: broker id to broker address.
@@ -353,7 +349,7 @@ class KraftView(BrokersView):
         return leader_state(self._client, self._controllers)
 
     def quorum(self) -> QuorumState:
-        """Return the quorum's state, with every controller's log end, as its leader reports it."""
+        """Return the quorum's state, with each controller's log end, as the leader reports it."""
         state = self._leader_state()
         voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
         # A leader still lists a removed voter for 5 minutes, even if the id is a voter again.
@@ -371,7 +367,7 @@ class KraftView(BrokersView):
         )
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers whose copy of the controller's log has the greatest end offset."""
+        """Return the brokers whose copy of the metadata log has the greatest end offset."""
         end_offsets = {
             observer.replica_id: observer.log_end_offset
             for observer in self._leader_state().observers
@@ -383,10 +379,10 @@ class KraftView(BrokersView):
 
 
 def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
-    """Return the quorum's state as its leader reports it. Only the leader answers DescribeQuorum.
+    """Return the quorum's state from the response of the quorum's leader to DescribeQuorum.
 
-    A leader that is isolated from the other controllers does not resign at once. So the response
-    with the greatest epoch is used.
+    An isolated leader does not resign at once. So two controllers may respond as the leader. The
+    function then returns the response with the greater epoch.
 
     Raises:
         UnreachableError: no controller is the leader.
@@ -407,7 +403,7 @@ def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # 
 
 
 def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
-    """Return the quorum's leader as one controller reports it; -1 if it knows no leader.
+    """Return the id of the quorum's leader, as one controller reports it; -1 if unknown.
 
     Raises:
         UnreachableError: the controller does not respond.
@@ -419,7 +415,7 @@ def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
 
 
 def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
-    """Return a ZooKeeper's status text: its mode, or the reason why it serves no requests.
+    """Return a ZooKeeper's response to ``srvr``: its mode, or the reason why it serves no requests.
 
     Raises:
         UnreachableError: the ZooKeeper does not respond.
@@ -447,7 +443,7 @@ def quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python creates 
 
 
 def session_password(session: int) -> bytes:
-    """Return a ZooKeeper session's password: 16 bytes of a Java ``Random`` whose seed is the id."""
+    """Return a ZooKeeper session's password: 16 bytes of a Java ``Random``, seeded by the id."""
     state = (session ^ _SESSION_SECRET ^ _LCG_FACTOR) & _LCG_MASK
     password = b""
     for _ in range(4):

@@ -31,13 +31,13 @@ _SESSIONLESS = -1
 class ClusterProbe:
     """Implements Probe in ``clusters.core.interfaces``. Not thread-safe.
 
-    The LEO comes from a ListOffsets request of a debugging consumer (replica id -2). Every release
-    allows such a consumer to read beyond the high watermark. The HW comes from a Fetch at the log's
-    end, whose response has no records. The Fetch is sent first on the same connection. So a HW
-    above the LEO is only observed if the replica was truncated between the two requests.
+    The LEO comes from ListOffsets with the replica id -2 of a debugging consumer. Every release
+    allows this consumer to read beyond the high watermark. The HW comes from a Fetch at the log's
+    end, whose response has no records. The Fetch is sent before the ListOffsets. So the HW is above
+    the LEO only if the replica was truncated between the two requests.
 
     Args:
-        versions: returns a broker's request versions, which change with an upgrade.
+        versions: returns the request versions for a broker id; they change with an upgrade.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class ClusterProbe:
         return _offset(listed)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker acts as leader, and so responds to consumers without an error."""
+        """Return whether a broker acts as leader: it responds to a consumer without an error."""
         request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows a leader epoch. It refuses fetches with unknown epochs."""
+        """Return whether a broker knows a leader epoch, and so does not refuse it in a Fetch."""
         fetch = self._fetch(broker, topic, partition, 0, epoch=epoch)
         [fetched] = self._client.ask(broker, fetch)
         if fetched.error_code or not fetched.responses:
@@ -117,7 +117,7 @@ class ClusterProbe:
         return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of the producers whose state a leader has (KIP-664)."""
+        """Return the producer ids for which a leader stores a state (KIP-664)."""
         place = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
         request = DescribeProducersRequest(version=0, topics=[place])
         [answer] = self._client.ask(broker, request)
@@ -136,7 +136,7 @@ class ClusterProbe:
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offset by partition; None without an offset (KIP-932)."""
+        """Return partition -> start offset of a share group; None without an offset (KIP-932)."""
         return coordinator_states.share_starts(self._client, broker, group, topic, partitions)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""List the partitions, of any topic, that have a replica that is not in sync."""
+"""List the partitions of all topics in which a replica is not in sync."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ class ReplicationView:
         self._admin = AdminClient({**settings, **cluster.client})
 
     def behind(self) -> list[str]:
-        """Return the first partitions that have no leader, or a replica that is not in sync.
+        """Return up to 5 partitions without a leader or a full ISR, then a text ``and 3 more``.
 
         Raises:
             UnreachableError: no broker responds.

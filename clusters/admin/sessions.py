@@ -17,12 +17,12 @@ def await_sessions(
 ) -> None:
     """Wait until every broker has a session. No fault may be active.
 
-    A broker exits if its session ends before its start is complete (``KafkaServer.startup``). This
-    can happen on a busy machine or while ZooKeeper is paused. This function restarts such a broker,
-    as a supervisor would.
+    A broker exits if its session ends before the broker has started (``KafkaServer.startup``). This
+    happens on a busy machine, or while ZooKeeper is paused. This function restarts such a broker.
 
     Args:
         what: the condition in words, for the error message.
+        note: gets a sentence about each restart.
 
     Raises:
         HarnessError: a broker does not start.
@@ -51,7 +51,7 @@ def await_sessions(
 def await_cluster(cluster: Cluster, probe: Probe) -> int:
     """Wait until every broker has a session; return the id of the elected controller.
 
-    If several stories use the same cluster, a broker may have restarted shortly before.
+    The previous story on this cluster may have just restarted a broker.
 
     Raises:
         WaitTimeoutError: a broker has no session, or there is no controller, at the limit.

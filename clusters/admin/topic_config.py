@@ -59,7 +59,8 @@ def request(
     """Send the changes to a running broker. The broker forwards them to the KRaft controller.
 
     Args:
-        name: name of the topic, or of another resource whose kind is ``kind``.
+        name: name of the topic, or of another resource such as a group.
+        kind: kind of the resource.
 
     Raises:
         UnreachableError: no broker responded.

@@ -1,9 +1,8 @@
 """Create topics and partitions with given replicas, and wait until they are ready.
 
-Topics are created with CreateTopics. Up to 0.10.0 that request does not exist: the harness writes
-the topic to ZooKeeper, and the controller reads the topic from ZooKeeper. If the cluster has
-ZooKeeper, the harness also adds partitions in ZooKeeper, as ``kafka-topics --alter`` does. On KRaft
-they are added with CreatePartitions.
+The harness creates a topic with CreateTopics. Up to 0.10.0 that request does not exist: the harness
+writes the topic to ZooKeeper, and the controller reads the topic from ZooKeeper. The harness adds
+partitions in ZooKeeper, as ``kafka-topics --alter`` does, or on KRaft with CreatePartitions.
 """
 
 import contextlib
@@ -45,10 +44,11 @@ def create_topic(
     *,
     coordination: Mapping[int, Address] | None = None,
 ) -> None:
-    """Create a topic, and wait until preferred leaders lead, ISRs are full and replicas respond.
+    """Create a topic. Wait until each partition has its leader, a full ISR and live replicas.
 
     Args:
-        coordination: address of each ZooKeeper; only releases without CreateTopics need this.
+        assignment: for each partition, the broker ids of its replicas; the leader is first.
+        coordination: ZooKeeper id to address; only releases without CreateTopics need this.
 
     Raises:
         HarnessError: Kafka refuses the topic; the message has the reason.
@@ -75,8 +75,8 @@ def add_partitions(
 
     Args:
         brokers: the running brokers.
-        added: number of each new partition to its replicas. The first number follows the topic's
-            last partition.
+        added: partition number to the broker ids of its replicas. The first number follows the
+            topic's last partition.
 
     Raises:
         HarnessError: Kafka refuses the partitions; the message has the reason.
@@ -136,7 +136,7 @@ def delete_records(
     """Delete the records of a partition before an offset (KIP-107).
 
     Raises:
-        HarnessError: the leader refuses, or a replica did not delete them in time.
+        HarnessError: the leader refuses, or a replica did not delete the records in time.
         UnreachableError: the leader does not run, or does not respond.
     """
     topic = DeleteRecordsRequest.DeleteRecordsTopic
@@ -198,8 +198,8 @@ def _write(
 ) -> None:
     """Write a topic like ``AdminUtils.createOrUpdateTopicPartitionAssignmentPathInZK``.
 
-    The settings are written first, because a broker reads them when it creates a replica. Neither
-    this function nor Kafka validates the settings.
+    The function writes the settings first, because a broker reads them when it creates a replica.
+    Neither this function nor Kafka validates the settings.
     """
     partitions = {str(index): list(replicas) for index, replicas in enumerate(assignment)}
     with contextlib.closing(ZooKeeperView(zookeeper, timeout_s=_ANSWER_S)) as view:
@@ -247,7 +247,7 @@ def _send(
     probe: Probe,
     request: Any,  # noqa: ANN401 - for the same reason
 ) -> None:
-    """Send the request to a node that may create topics. Retry until such a node responds."""
+    """Send the request to the controller (on KRaft to any broker) until Kafka has a result."""
     may_exist = False
 
     def create() -> None:
@@ -280,7 +280,7 @@ def _send(
 
 
 def _served(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> PartitionState:
-    """Return a partition's state; raise UnreachableError if a replica does not respond yet."""
+    """Return the partition's state; raise UnreachableError if a replica does not respond yet."""
     state = probe.partition(topic, partition)
     for broker in replicas:
         probe.replica(broker, topic, partition)

@@ -123,10 +123,11 @@ def _ask_leader(
     already: int,
     what: str,
 ) -> None:
-    """Send a request to the leader repeatedly, until the leader has executed it.
+    """Send a request to the quorum's leader until the leader has executed it.
 
     Args:
-        already: the error code that means that the change was already made.
+        already: the error code for a change that an earlier attempt has already made.
+        what: the awaited condition in words, for the error message.
     """
 
     def answer() -> tuple[int, str]:

@@ -52,21 +52,21 @@ class RealNode:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The node's process ids on this machine, while the node runs."""
+        """The ids of the node's processes on this machine; empty while the node is down."""
         return self._node.pids
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Set the file size limit of the node's JVM to 0, or back to its hard limit."""
+        """Set the JVM's soft limit for the size of a file to 0, or back to the hard limit."""
         self._limit(resource.RLIMIT_FSIZE, 0 if limited else None)
 
     def limit_descriptors(self, *, limited: bool) -> None:
-        """Set the JVM's limit of open files to its first free descriptor, or to the hard limit."""
+        """Let the JVM open no new file, or as many files as its hard limit allows."""
         used = {path.name for path in Path(f"/proc/{self._pid()}/fd").iterdir()}
         free = next(number for number in itertools.count() if str(number) not in used)
         self._limit(resource.RLIMIT_NOFILE, free if limited else None)
 
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
-        """Set the limits of the node's container."""
+        """Set the limits of the node's container; see ``ClusterNode.limit_container``."""
         self._node.limit_container(cpus=cpus, spare_mb=spare_mb)
 
     def lose_packets(self, share: float) -> None:
@@ -74,11 +74,11 @@ class RealNode:
         packet_loss.lose(self._pid(), share)
 
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
-        """Attach strace to the node's JVM."""
+        """Attach strace to the node's JVM; see ``ClusterNode.inject_calls``."""
         return syscall_injection.injected(self._pid(), rule, self._node.log)
 
     def shift_clock(self, offset_s: float) -> None:
-        """Write the clock's offset to the file that libfaketime in the node's JVM reads."""
+        """Write the offset to the file from which libfaketime in the node's JVM reads it."""
         broker_clock.shift(self._node.log, offset_s)
 
     def _pid(self) -> int:
@@ -95,7 +95,7 @@ class RealNode:
         return self.pids[0]
 
     def _limit(self, limit: int, most: int | None) -> None:
-        """Set a limit of the node's JVM. None means its hard limit."""
+        """Set a soft limit of the JVM to ``most``, or to the hard limit if ``most`` is None."""
         hard = resource.prlimit(self._pid(), limit)[1]
         resource.prlimit(self._pid(), limit, (hard if most is None else most, hard))
 
@@ -111,9 +111,8 @@ class RealCoordinator(RealNode):
     Args:
         controller_id: id of the ZooKeeper or controller.
         node: JVM of the ZooKeeper or controller.
-        layout: writes its settings and its data directory.
-        ask: sends a request to which only this node can respond; raises UnreachableError until the
-            node responds.
+        layout: writes the node's settings and its data directory.
+        ask: sends a request to this node; raises UnreachableError if the node is not ready.
     """
 
     def __init__(
@@ -137,7 +136,7 @@ class RealCoordinator(RealNode):
         return (self._layout.controller_directory(self._id),)
 
     def lose_disk(self, *, renewed: bool = False) -> None:
-        """Give a node that is down a new data directory."""
+        """Replace the data directory of a node that is down by a new, formatted directory."""
         self.require_down("Kill it first.")
         with disk_errors(self._layout.directory):
             self._layout.format_controller(self._id, renewed=renewed)

@@ -1,4 +1,4 @@
-"""Make evidence from log directories: keep the files that the judge reads, remove all others."""
+"""Prepare log directories as evidence: keep only the files that the judge reads."""
 
 import contextlib
 import re
@@ -24,10 +24,10 @@ _DERIVED = {".index", ".timeindex", ".txnindex"}
 
 
 def prune(replicas: Path, coordination: Path) -> Path:
-    """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
+    """Remove internal topics and index files below ``replicas/<broker id>``. Return ``replicas``.
 
-    Index files are also removed from the remote tier beside ``replicas``. Coordinators' topics that
-    were used are first copied to a folder beside ``replicas``.
+    The function first copies the used topics of coordinators (such as ``__transaction_state``) to a
+    folder beside ``replicas``. It also removes index files from metadata logs and the remote tier.
 
     Raises:
         HarnessError: a file cannot be removed.
@@ -51,7 +51,8 @@ def prune(replicas: Path, coordination: Path) -> Path:
 def merge_log_dirs(replicas: Path) -> None:
     """Move the content of the brokers' additional log directories to ``replicas/<broker id>``.
 
-    Each replica is in only one log directory. Checkpoint files get the lines of all directories.
+    A broker's checkpoint files have the same names in all its log directories. The function joins
+    their lines. Every other file is in only one directory.
 
     Raises:
         HarnessError: a file cannot be moved.
@@ -72,10 +73,10 @@ def merge_log_dirs(replicas: Path) -> None:
 
 
 def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
-    """Copy the topics' replicas, and the files of whole brokers, to the folder ``target``.
+    """Copy the topics' replicas, and each broker's own files, to ``target/<broker id>``.
 
-    The files are below ``replicas/<broker id>``. Coordinators' topics and the topics' remote tier
-    are copied to directories next to ``target``.
+    The sources are below ``replicas``. The function copies coordinators' topics and the topics'
+    remote tier to directories next to ``target``.
 
     Raises:
         HarnessError: a file cannot be copied.
@@ -102,7 +103,7 @@ def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
 
 
 def copy_metadata_logs(coordination: Path, target: Path) -> None:
-    """Copy the metadata logs of KRaft controllers, which may be running, below another folder.
+    """Copy the metadata logs of KRaft controllers, which may be running, to the folder ``target``.
 
     Raises:
         HarnessError: a file cannot be copied.
@@ -125,10 +126,10 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 
 
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
-    """Copy coordinators' topics, and the brokers' checkpoint files.
+    """Copy the used topics of coordinators, and their brokers' checkpoint files.
 
-    If a coordinators' topic was used, every broker has a replica of it. If there are several
-    brokers, but only one replica, the topic was not used.
+    Every broker has a replica of a used topic. So with several brokers, a topic with one replica
+    was not used.
     """
     target = parent / COORDINATORS_FOLDER
     folders_of_brokers = list(log_dirs(replicas))

@@ -49,7 +49,7 @@ _GONE_S = 10.0
 
 
 class RealBroker(RealNode):
-    """One broker. It implements Broker in ``clusters.core.interfaces``."""
+    """One broker; implements Broker in ``clusters.core.interfaces``."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class RealBroker(RealNode):
         return self._level
 
     def install(self, level: Level) -> None:
-        """Write the settings for a release level. The next start uses that release's jars."""
+        """Write the settings for a software level. The next start uses the level's jars."""
         self.require_down("Stop it first.")
         with disk_errors(self._layout.directory):
             plan = self._layout.broker_plan(self._id, level.release, level.settings)
@@ -83,7 +83,7 @@ class RealBroker(RealNode):
         self._level = level
 
     def finalized(self, level: Level) -> None:
-        """Store the release level whose features the broker's cluster has finalized."""
+        """Store the broker's level after the cluster has finalized the level's features."""
         self._level = level
 
     @property
@@ -101,14 +101,14 @@ class RealBroker(RealNode):
         return (self.directory / name).read_text(encoding="utf-8")
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return the files that the broker replaced without a flush. Remove the flush trace."""
+        """Return path -> time of files replaced without a flush. Delete the flush trace."""
         trace = flush_trace.trace_of(self._node.log)
         files = flush_trace.unflushed(trace)
         trace.unlink()
         return files
 
     def start(self) -> None:
-        """Start the broker when its old session has ended. Do nothing after ``close``."""
+        """Wait for the end of the old session, and start. Do nothing after ``close``."""
         if self._node.state == "running" or self._node.released:
             return
         if self._node.state == "paused":
@@ -118,7 +118,7 @@ class RealBroker(RealNode):
         self._node.wait_for(self._node.require_listening, "to listen")
 
     def restart(self) -> None:
-        """Stop the broker, and then start the broker, even if the stop failed."""
+        """Stop the broker, and start it, even if the stop failed."""
         try:
             self.stop()
         finally:
@@ -131,10 +131,10 @@ class RealCluster(AdministeredCluster):
     Args:
         release: release of every node, until another release is installed.
         directory: directory of the run.
-        site: runs the nodes; ``close`` also closes the site.
-        broker_config: settings that override the driver's own.
-        wired: whether the relay is between the nodes.
-        clients_wired: whether the relay is also between clients and brokers.
+        site: starts the nodes as processes or containers; ``close`` also closes the site.
+        broker_config: broker settings that override the driver's own.
+        wired: whether nodes connect to each other through the relay.
+        clients_wired: whether clients also connect to brokers through the relay.
         options: properties of the nodes.
     """
 
@@ -206,11 +206,11 @@ class RealCluster(AdministeredCluster):
         voters.remove_voter(self._site.public.coordination, controller_id, directory)
 
     def _ask_controller(self, controller_id: int) -> None:
-        """Send a request to which only this ZooKeeper or controller can respond.
+        """Send a request to a ZooKeeper or controller.
 
         Raises:
-            UnreachableError: the node does not respond, or knows no leader although a majority
-                runs.
+            UnreachableError: the node does not respond. Or a majority runs, but the node knows no
+                leader.
         """
         address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]
@@ -232,7 +232,7 @@ class RealCluster(AdministeredCluster):
 
     @property
     def client(self) -> Mapping[str, str]:
-        """Client settings that the release needs."""
+        """Settings of librdkafka that clients of this release need."""
         return self._release.client
 
     @property
@@ -276,9 +276,9 @@ class RealCluster(AdministeredCluster):
         self._await_registration()
 
     def _await_voters(self) -> None:
-        """Wait until the first set of voters is committed, before any broker reads it.
+        """Wait until the quorum has committed its first set of voters, before any broker starts.
 
-        A broker may read the voters from a leader, and then truncate that part of its log. Such a
+        Otherwise a broker may read the set from a leader, and then truncate it from its log. Such a
         broker never reads the voters again, and finds no controller
         (docs/findings/forgotten-voters.md).
         """
@@ -306,7 +306,7 @@ class RealCluster(AdministeredCluster):
         )
 
     def finalize(self, level: Level) -> None:
-        """Finalize the features that a new cluster of this level's release has."""
+        """Finalize the features of the level's protocol (``kraft_features.source``)."""
         self.finalize_features(kraft_features.features(kraft_features.source(level)))
         for broker in self._brokers.values():
             broker.finalized(level)
@@ -314,7 +314,7 @@ class RealCluster(AdministeredCluster):
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with the given placement, and wait until it is ready."""
+        """Create a topic, and wait until it is ready; see ``Cluster.create_topic``."""
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(
                 self.release,
@@ -331,11 +331,11 @@ class RealCluster(AdministeredCluster):
         kraft_features.finalize_features(self._running(), levels)
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
-        """Send the changes to the KRaft controller."""
+        """Send a group's changed settings to the KRaft controller."""
         topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)
 
     def configure_controllers(self, changes: Mapping[str, str | None]) -> None:
-        """Send to each KRaft controller the changes of its own settings (KIP-919)."""
+        """Send each KRaft controller the changes of its settings (KIP-919)."""
         addresses = self._site.public.coordination
         for controller, at in addresses.items():
             topic_config.request(
@@ -351,7 +351,7 @@ class RealCluster(AdministeredCluster):
         }
 
     def end_session(self, broker: int) -> bool:
-        """Close the broker's session in ZooKeeper; on KRaft do nothing."""
+        """Close the broker's session in ZooKeeper, and return True. On KRaft return False."""
         with contextlib.closing(self._view()) as view:
             if not isinstance(view, ZooKeeperView):
                 return False
@@ -395,10 +395,9 @@ class RealCluster(AdministeredCluster):
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
     def _await_session_end(self, broker_id: int) -> None:
-        """Wait until a broker's old session has ended. ZooKeeper refuses a second session.
+        """Wait until a broker's old session has ended, because ZooKeeper refuses a second session.
 
-        A KRaft broker does not need this: it repeats its registration until the controller accepts
-        it.
+        On KRaft do nothing: the broker repeats its registration until the controller accepts it.
         """
         if self._release.coordination == "kraft":
             return
@@ -413,10 +412,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view, which reads the cluster's state in ZooKeeper or KRaft.
-
-        A KRaft view uses ``brokers`` (default: all brokers).
-        """
+        """Return a view of the cluster's state. On KRaft, it asks ``brokers`` (default: all)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
@@ -443,12 +439,12 @@ class RealCluster(AdministeredCluster):
                 )
 
     def _require_alive(self) -> None:
-        """Raise an error if a node has exited: brokers wait for each other."""
+        """Raise an error if any node has exited: then the other brokers may wait for ever."""
         for node in self._nodes:
             node.require_alive()
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
-        """Wait in parallel until every broker listens, because containers respond slowly.
+        """Wait until every broker listens. Ask all in parallel, because containers respond slowly.
 
         Ctrl-C ends the wait.
         """
@@ -493,7 +489,7 @@ class RealCluster(AdministeredCluster):
 
 
 def rehearse(release: Release, site: Site, directory: Path) -> None:
-    """Start one broker, create a topic, and stop the broker. The JVM writes its class archive."""
+    """Start one broker, create a topic, and stop the broker, which archives its classes."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})

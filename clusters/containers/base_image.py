@@ -45,7 +45,7 @@ def base_image(client: Client) -> str:
 
 
 def source(client: Client) -> str:
-    """Describe where ``base_image`` will get the image."""
+    """Describe the source of the base image, such as ``debian:bookworm-slim, to be pulled``."""
     configured = os.environ.get(VARIABLE)
     if configured:
         return (

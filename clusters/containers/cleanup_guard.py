@@ -1,8 +1,8 @@
 """Wait until a harness ends, and remove its remaining containers: ``-m …cleanup_guard CLAIM``.
 
-The guard's standard input is a pipe from the harness. The pipe ends when the harness ends, even by
-SIGKILL. If the harness has closed its cluster, the claim (see ``clusters.containers.ownership``) no
-longer exists, and the guard does nothing.
+CLAIM is the value of the containers' label (``clusters.containers.ownership``). The guard's
+standard input is a pipe from the harness. The pipe ends when the harness ends, even by SIGKILL. A
+harness that has closed its cluster has removed the claim's file. Then the guard does nothing.
 """
 
 import sys

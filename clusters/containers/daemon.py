@@ -27,7 +27,7 @@ _INSTALL = (
 
 @contextlib.contextmanager
 def connected() -> Iterator[Client]:
-    """Connect to the daemon that DOCKER_HOST or Docker's own configuration names.
+    """Connect to the daemon that DOCKER_HOST or Docker's own configuration names; yield a client.
 
     Raises:
         HarnessError: no daemon responds, or Docker reports an error during the ``with`` block.
@@ -45,7 +45,7 @@ def connected() -> Iterator[Client]:
 
 
 def user(client: Client) -> str:
-    """Return the owner (``uid:gid``), inside a container, of this user's directories.
+    """Return this user's ``uid:gid`` as containers see it.
 
     A daemon without root rights maps its own user to root (``name=rootless`` in docker info).
     """
@@ -55,10 +55,7 @@ def user(client: Client) -> str:
 
 
 def _require_here(url: str) -> None:
-    """Raise a HarnessError if the daemon is on another machine.
-
-    Such a daemon would mount folders of its own machine.
-    """
+    """Raise a HarnessError if the daemon is on another machine, whose folders it would mount."""
     place = urlsplit(url)
     if place.scheme == "http+docker" and place.hostname != "ssh":
         return
@@ -82,7 +79,7 @@ def _require_same_machine(client: Client) -> None:
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Convert errors of Docker and its library to a HarnessError with a hint."""
+    """Convert errors of Docker and its library to a HarnessError: ``Docker <doing>: <reason>``."""
     from docker.errors import APIError, BuildError, DockerException  # noqa: PLC0415 - see above
     from requests.exceptions import RequestException  # noqa: PLC0415 - for the same reason
 
@@ -103,7 +100,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's error text, which nested exceptions may contain."""
+    """Return the operating system's error text in the exception or its causes, or the exception."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:

@@ -53,7 +53,7 @@ _NOT_FROZEN: Final = "unable to freeze"  # runc's error when it stops trying
 def open_site(
     release: Release, *, brokers: int, wired: bool, options: NodeOptions
 ) -> "ContainerSite":
-    """Return a site, which runs containers (0.10.2 and later). Build an image at its first use.
+    """Return a site that runs containers (0.10.2 and later). Build an image at its first use.
 
     Raises:
         HarnessError: Docker or an image is missing.
@@ -115,10 +115,7 @@ class ContainerSite:
         return {}
 
     def wire_host(self, broker: int) -> str:
-        """Return this machine's address in the network: the gateway.
-
-        All brokers use the same gateway.
-        """
+        """Return the address at which the relay listens for containers: the network's gateway."""
         del broker
         with socket.socket() as probe:
             try:
@@ -131,7 +128,7 @@ class ContainerSite:
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerProcess":
-        """Start the node's container. Create it if it is missing or the plan has changed."""
+        """Start the node's container. Create it if it is missing or the node's plan has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
             if self._plans.get(plan.name) == plan:
@@ -174,7 +171,7 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node listens. If it does not, Docker's proxy closes new connections."""
+        """Return whether the node listens. Otherwise Docker's proxy closes the connection."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):
@@ -199,7 +196,7 @@ class ContainerSite:
 
 
 class ContainerProcess:
-    """One start of a container's JVM. A thread waits until the JVM exits."""
+    """A node's JVM in a container, from its start to its exit. A thread waits for the exit."""
 
     state: BrokerState = "running"
     status: int | None = None
@@ -212,7 +209,7 @@ class ContainerProcess:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The JVM's process id. Empty if the container's processes run on another machine."""
+        """The JVM's process id; empty if the JVM has exited or runs on another machine."""
         with contextlib.suppress(HarnessError, OSError), errors("lost a container"):
             self._container.reload()
             pid = int(self._container.attrs["State"]["Pid"])
@@ -264,7 +261,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Freeze the container. Retry, because a long system call can prevent this."""
+        """Freeze the container. Retry, because a long system call can prevent the freeze."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:
@@ -287,7 +284,7 @@ class ContainerProcess:
                 self.state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
-        """Call Docker. Ignore the error if the container has exited."""
+        """Call Docker (``verb``). If the container has exited, ignore the error."""
         try:
             with errors(f"{doing} {self._title}"):
                 verb()
@@ -305,12 +302,12 @@ class ContainerProcess:
 
 
 def _rehearse(image: Image, release: Release, folder: Path) -> None:
-    """Start a cluster of one broker for an image. The JVM writes its class archive."""
+    """Start and stop a broker of an image, so that the JVM writes its class archive."""
     rehearse(release, ContainerSite(release, image, 1), folder)
 
 
 def _group(subnet: str) -> str:
-    """Return the first three numbers of a subnet's addresses, such as ``172.20.0``.
+    """Return the first three numbers of a subnet's addresses: ``172.20.0.0/16`` -> ``172.20.0``.
 
     Raises:
         HarnessError: the subnet is smaller than /24, so it does not contain every node address.

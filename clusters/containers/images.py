@@ -1,8 +1,8 @@
 """Images of Kafka releases. An image is built once, from the local driver's jars and Java.
 
-An image has these layers above the base image (``clusters.containers.base_image``). First: Java
-with an archive of Java's classes, which all releases share. Second: a release's jars. Third: an
-archive of the jars' classes, which a start in a container writes. A tag is a digest of the image's
+An image has three layers above the base image (``clusters.containers.base_image``): Java with an
+archive of Java's classes, which all releases share; a release's jars; an archive of the jars'
+classes, which a broker writes when it starts in a container. A tag is a digest of the image's
 inputs. So an image is reused until the jars or Java change.
 """
 
@@ -61,7 +61,7 @@ class DockerState:
     """The state of a Docker daemon that responds.
 
     Attributes:
-        base: the name of the base image, or a text about the source from which it will be made.
+        base: the base image and its source, as text (``base_image.source``).
         releases: releases that have an image, with today's jars or with older jars.
         left: number of Highwater's containers, including those of running clusters.
     """
@@ -76,7 +76,7 @@ class DockerState:
 
 
 def docker_state() -> DockerState:
-    """Request the daemon's state. Do not pull or build an image."""
+    """Return the daemon's state. Do not pull or build an image."""
     with connected() as client, errors("does not respond"):
         built = client.images.list(filters={"label": RELEASE_LABEL})
         return DockerState(
@@ -88,7 +88,7 @@ def docker_state() -> DockerState:
 
 
 def release_image(client: Client, release: Release, rehearse: TrainingRun) -> Image:
-    """Return the release's image. Build it if it does not exist yet."""
+    """Return the release's image. If it is missing, build it: ``rehearse`` starts a broker."""
     base = base_image(client)
     java = _digest(RECIPE, find(client, base).id, jvm.release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
@@ -126,7 +126,7 @@ def _ensure_java(client: Client, base: str, tag: str) -> None:
 def _build_release(
     client: Client, release: Release, below: str, tag: str, rehearse: TrainingRun
 ) -> None:
-    """Add the jars, start a broker once, and add the class archive that the start wrote."""
+    """Add the jars, start a broker once, and add the class archive that its JVM wrote."""
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
@@ -140,7 +140,7 @@ def _build_release(
 
 
 def _run(client: Client, image: str, command: Sequence[str], folder: Path) -> None:
-    """Run a command in a new container. The command writes to a directory of this machine."""
+    """Run a command in a new container, which can write to ``folder`` of this machine."""
     from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
     from docker.types import Mount  # noqa: PLC0415 - for the same reason
 
@@ -178,7 +178,7 @@ def _build(
     copies: Mapping[str, Path],
     labels: Mapping[str, str] | None = None,
 ) -> None:
-    """Build one layer of copied files. Docker sets the tag last: a failed build has no tag."""
+    """Build one layer with copied files. A failed build has no tag, because Docker sets it last."""
     with errors(f"cannot build the image {tag}"), tempfile.TemporaryFile() as context:
         with tarfile.open(fileobj=context, mode="w") as tar:
             for target, source_path in copies.items():

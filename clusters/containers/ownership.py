@@ -1,10 +1,11 @@
-"""Ownership of containers. A claim for each cluster identifies the containers of an ended harness.
+"""Ownership of containers: find and remove the containers of a harness that has ended.
 
 All containers and networks that the docker driver creates have the labels ``highwater`` and
-``highwater.claim``. A claim is a locked file in the cache. The system releases the lock when the
-harness ends in any way. So if a claim's file can be locked, its harness on this machine has ended,
-and all containers and networks with its label may be removed. A claim without a file on this
-machine is ignored, because it may belong to a harness of another machine with the same daemon.
+``highwater.claim``. The second label's value is the claim: a unique name for each cluster. A file
+in the cache has the same name. The harness holds a lock on this file. When the harness ends in any
+way, the system releases the lock. So if another process can lock the file, it may remove all
+containers and networks with this label. A claim without a file on this machine is ignored: it may
+belong to a harness of another machine with the same daemon.
 
 In addition, a guard process waits for the harness to end, and then removes the remaining containers
 at once (``clusters.containers.cleanup_guard``). If the guard is killed, too, the next run removes
@@ -32,7 +33,7 @@ _GUARD_ENDS_S = 2.0
 
 
 class Claim:
-    """A name for all resources of one cluster in Docker. Its lock ends with this process."""
+    """The label of one cluster's resources in Docker, and its locked file (see the module)."""
 
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -52,7 +53,7 @@ class Claim:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels for all containers and networks under this claim."""
+        """The labels of the cluster's containers and networks."""
         return {LABEL: "1", CLAIM_LABEL: self.name}
 
     def close(self) -> None:
@@ -87,17 +88,17 @@ def remove(client: Client, claim: str) -> int:
 
 
 def forget(claim: str) -> None:
-    """Remove the claim's file. Call this when no container or network has the claim's label."""
+    """Remove the claim's file. Call this when no container or network has its label."""
     (_folder() / claim).unlink(missing_ok=True)
 
 
 def is_open(claim: str) -> bool:
-    """Return whether a container or network may still have the claim's label."""
+    """Return whether the claim's file exists. If not, the claim has no containers or networks."""
     return (_folder() / claim).exists()
 
 
 def sweep() -> int:
-    """Remove the containers and networks of this machine's ended harnesses; return their number."""
+    """Remove the containers and networks of this machine's ended harnesses; return the count."""
     count = 0
     for claim in _dead():
         with connected() as client:

@@ -63,7 +63,7 @@ class EnsemblePorts:
     """Ports of one ZooKeeper to which other ZooKeepers connect.
 
     Attributes:
-        quorum: port for followers, while this ZooKeeper is the leader.
+        quorum: port to which followers connect while this ZooKeeper is the leader.
     """
 
     quorum: int = _QUORUM_PORT
@@ -82,9 +82,9 @@ class InternalAddresses:
 class AddressGroup:
     """Addresses of one cluster, reserved until ``close`` or the end of this process.
 
-    On Linux, all addresses in 127.0.0.0/8 can be used: a cluster takes a free group 127.x.y.0/24,
-    and every node has its own address with the well-known port. On macOS, all nodes share
-    127.0.0.1, and each node has its own port in a free block.
+    On Linux, a cluster takes a free group 127.x.y.0/24 of loopback addresses. Every node has its
+    own address with the well-known port. On macOS, all nodes share 127.0.0.1, and each node has its
+    own port in a free block.
 
     Attributes:
         brokers: broker id (from 1) to address.
@@ -123,7 +123,7 @@ class AddressGroup:
             }
 
     def _claim_group(self) -> str:
-        """Reserve a group of addresses with a bound socket, until this process ends."""
+        """Reserve a group such as ``127.2.3``: bind a socket to one of its addresses."""
         start = os.getpid() * 7
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)
@@ -145,7 +145,7 @@ class AddressGroup:
         raise HarnessError(f"no free ports are left from {_BLOCKS.start} to {_BLOCKS.stop}")
 
     def _claimed(self, host: str, port: int) -> bool:
-        """Bind a socket to an address to reserve it. Return whether the address was free."""
+        """Bind a socket to an address, to reserve it. Return False if the address is in use."""
         claim = socket.socket()
         try:
             claim.bind((host, port))
@@ -189,7 +189,7 @@ def controller_ids(count: int) -> tuple[int, ...]:
 
 
 def coordination_host(group: str, controller_id: int) -> str:
-    """Return a ZooKeeper's or a controller's host in a group."""
+    """Return a ZooKeeper's or a controller's host in a group such as ``127.2.3``."""
     return f"{group}.{_COORDINATION_HOST + controller_id - FIRST_CONTROLLER}"
 
 

@@ -25,7 +25,7 @@ class UnreachableError(HarnessError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """A partition's state at the controller: ZooKeeper's state node, or KRaft's metadata.
+    """A partition's state: ZooKeeper's znode ``state``, or the metadata on KRaft.
 
     Attributes:
         leader: broker id, or -1 if the partition has no leader.
@@ -53,8 +53,7 @@ class QuorumState:
     Attributes:
         leader: node id of the leader.
         hw: the high watermark of the metadata log: every record before it is committed.
-        voters: node id to log end offset. Before this offset, the voter's log equals the leader's
-            log.
+        voters: node id to log end offset. Up to this offset, the voter has the leader's records.
         observers: node id to log end offset for nodes without a vote, except brokers.
     """
 
@@ -198,7 +197,7 @@ class Probe(ClusterView, Protocol):
         """
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of the producers whose state a leader has (2.8 and later).
+        """Return the producer ids for which a leader stores a state (2.8 and later).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not lead the partition.
@@ -222,7 +221,7 @@ class Probe(ClusterView, Protocol):
 
 
 class ClusterNode(Protocol):
-    """A broker, a ZooKeeper or a KRaft controller. Methods return after they have taken effect."""
+    """A broker, a ZooKeeper or a KRaft controller. A method returns after it has taken effect."""
 
     @property
     def id(self) -> int:
@@ -230,23 +229,23 @@ class ClusterNode(Protocol):
 
     @property
     def state(self) -> BrokerState:
-        """The state after the last method call. It is ``down`` if the process exited by itself."""
+        """The state that the last method call has set; ``down`` if the process exited by itself."""
 
     def install(self, level: Level) -> None:
-        """Install other jars for a node that is down, or set another protocol and message format.
+        """Set the software level (jars, protocol, message format) of a node that is down.
 
         ZooKeepers are never upgraded.
 
         Raises:
-            HarnessError: the node is not down, or those jars do not exist.
+            HarnessError: the node is not down, or the jars do not exist.
         """
 
     def start(self) -> None:
         """Start the node with its old data.
 
-        A broker's start returns when its old session has ended and its port responds. The start of
-        a controller or ZooKeeper returns when it responds. If a majority of the controllers or
-        ZooKeepers runs, the node must also belong to the majority.
+        Return when a broker's old session has ended and its port responds, or when a controller or
+        ZooKeeper responds. If a majority of controllers or ZooKeepers runs, also wait until the
+        node has joined it.
 
         Raises:
             HarnessError: the node exited before. The message has the last lines of its log.
@@ -271,14 +270,14 @@ class ClusterNode(Protocol):
     def limit_writes(self, *, limited: bool) -> None:
         """Make every write to a file fail, or let writes succeed again.
 
-        A restart ends the limit, too.
+        A restart also ends the limit.
 
         Raises:
             HarnessError: the node is down, or is not a process of this machine.
         """
 
     def limit_descriptors(self, *, limited: bool) -> None:
-        """Stop the node from opening more files and connections, or allow this again.
+        """Prevent the node from opening more files and connections, or end this limit.
 
         Raises:
             HarnessError: the node is down, or is not a process of this machine.
@@ -289,8 +288,8 @@ class ClusterNode(Protocol):
 
         Args:
             cpus: number of processors that the node may use, such as 0.1.
-            spare_mb: megabytes of memory that the node may use in addition to those in use now.
-                Cached files do not count.
+            spare_mb: the memory limit, as megabytes above the memory that the node uses now without
+                cached files.
 
         Raises:
             HarnessError: the node is not in a container.
@@ -304,18 +303,18 @@ class ClusterNode(Protocol):
         """
 
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
-        """Delay system calls of the running node, or let them fail, while the context is open.
+        """Delay system calls of the running node, or let them fail, during the ``with`` block.
 
-        The context is a function that returns the number of calls that were changed so far.
+        The block gets a function that returns the number of changed calls so far.
 
         Raises:
             HarnessError: the node is down, or cannot be traced on this machine.
         """
 
     def shift_clock(self, offset_s: float) -> None:
-        """Set by how many seconds the node's wall clock is ahead of this machine's clock.
+        """Set the difference, in seconds, between the node's wall clock and this machine's clock.
 
-        This works only if nodes have clocks of their own. A restart keeps the offset.
+        The node must have its own clock (``NodeOptions.clocks``). A restart keeps the offset.
 
         Raises:
             HarnessError: the node has the clock of this machine.
@@ -323,7 +322,7 @@ class ClusterNode(Protocol):
 
 
 class Broker(ClusterNode, Protocol):
-    """One broker. Methods return after they have taken effect on its process."""
+    """One broker. A method returns after it has taken effect on the broker's process."""
 
     @property
     def address(self) -> str:
@@ -348,13 +347,13 @@ class Broker(ClusterNode, Protocol):
         """
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return small files that the broker replaced without a flush, with times; clear the list.
+        """Return path -> time of small files that the broker replaced without a flush.
 
-        This works only if flushes are traced, and while the broker is down. Times are seconds since
-        1970.
+        Call this while the broker is down. The next call returns only later files. Times are
+        seconds since 1970.
 
         Raises:
-            HarnessError: the broker's flushes are not traced.
+            HarnessError: the broker's flushes are not traced (``NodeOptions.trace_flushes``).
         """
 
     def restart(self) -> None:
@@ -368,8 +367,8 @@ class Coordinator(ClusterNode, Protocol):
         """Empty the data directory of a node that is down, and format the directory again.
 
         Args:
-            renewed: whether the directory gets a new id. In a quorum whose voters can be added and
-                removed, the node is then another voter (KIP-853).
+            renewed: whether the directory gets a new id. A quorum with a dynamic set of voters then
+                handles the node as another voter (KIP-853).
 
         Raises:
             HarnessError: the node is not down.
@@ -411,7 +410,7 @@ class Cluster(Protocol):
         """Return a new probe with its own connections. Not thread-safe. The caller closes it."""
 
     def finalize(self, level: Level) -> None:
-        """Finalize every feature of a level's protocol. KRaft only; all brokers must run.
+        """Finalize every feature of the level's protocol. KRaft only; all brokers must run.
 
         Raises:
             HarnessError: the controller refuses, or a broker does not get the change in time.
@@ -420,7 +419,7 @@ class Cluster(Protocol):
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with the given placement. The first replica is the preferred leader.
+        """Create a topic. ``assignment`` has the broker ids of each partition, the leader first.
 
         The method waits until every partition has that leader and a full ISR, and every replica
         responds to the probe.
@@ -441,7 +440,7 @@ class Cluster(Protocol):
         """
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Delete a partition's records before an offset (KIP-107). Wait for all replicas.
+        """Delete a partition's records before an offset on all replicas (KIP-107).
 
         Raises:
             HarnessError: the leader refuses.
@@ -452,8 +451,8 @@ class Cluster(Protocol):
         """Move leadership to a member of the ISR, as an administrator does. No broker fails.
 
         The method puts the broker first in the assignment, and requests the election of the
-        preferred leader. It returns when the controller has elected the leader. Brokers may not
-        know this yet.
+        preferred leader. It returns when the controller has elected the leader. The brokers may
+        learn of the new leader later.
 
         Raises:
             WaitTimeoutError: the controller does not elect the broker in time.
@@ -462,7 +461,7 @@ class Cluster(Protocol):
     def reassign(
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
-        """Reassign a partition. Return when exactly these replicas exist and are in sync.
+        """Reassign a partition. Return when the assignment and the ISR are exactly ``replicas``.
 
         Without ``awaited`` the method returns as soon as the controller has the request.
 
@@ -471,7 +470,7 @@ class Cluster(Protocol):
         """
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a topic that is in use. None restores the brokers' default.
+        """Change settings of a topic that is in use. The value None restores the brokers' default.
 
         Raises:
             UnreachableError: no node that can change settings responds.
@@ -497,9 +496,7 @@ class Cluster(Protocol):
         """
 
     def configure_controllers(self, changes: Mapping[str, str | None]) -> None:
-        """Change the own settings of all KRaft controllers (KIP-919, since 3.7).
-
-        Brokers do not change.
+        """Change settings of all KRaft controllers, but not of brokers (KIP-919, since 3.7).
 
         Raises:
             UnreachableError: a controller does not respond.
@@ -528,7 +525,7 @@ class Cluster(Protocol):
         """Add a running controller to the voters again, after ``remove_voter``."""
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Choose the member of the ISR that the controller elects when the leader fails.
+        """Choose the ISR member that the controller will elect when the leader fails.
 
         The method changes the order of the assignment if needed, but not the leader epoch.
 
@@ -547,24 +544,24 @@ class Cluster(Protocol):
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
-        """Copy the current replicas of topics. The cluster continues afterwards.
+        """Pause the brokers, copy the current replicas of topics, and resume the brokers.
 
-        Every running broker is paused during the copy, so that every copied file is consistent.
-        ``directory`` gets a folder for each broker id. The folder has the broker's
-        ``<topic>-<partition>/*`` and checkpoint files, as after ``freeze``.
+        Because of the pause, every copied file is consistent. ``directory`` gets a folder for each
+        broker id. The folder has the broker's ``<topic>-<partition>/*`` and checkpoint files, as
+        after ``freeze``.
 
         Raises:
             HarnessError: a file cannot be copied.
         """
 
     def freeze(self) -> Path:
-        """Pause every broker, then kill all brokers, and leave the log directories unchanged.
+        """Pause every broker, then kill all brokers, so that no broker changes its log directories.
 
         Returns:
             The folder ``replicas`` with one folder for each broker id. That folder has
             ``<topic>-<partition>/*.log``, ``leader-epoch-checkpoint`` and the broker's
-            ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
-            removed. The cluster cannot be used after ``freeze``.
+            ``*-checkpoint`` files. ``freeze`` removes preallocated index files and Kafka's internal
+            topics. The cluster cannot be used after ``freeze``.
         """
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ _TO_ESCAPE: Final = re.compile(r"[^ -\[\]-~]|^ ")
 
 
 def to_properties(settings: Mapping[str, str]) -> str:
-    """Return settings as an ASCII text. Names must not contain a character that needs an escape."""
+    """Return the ASCII text of a file with these settings. The names are not escaped."""
     return "".join(f"{name}={_TO_ESCAPE.sub(_escape, value)}\n" for name, value in settings.items())
 
 

@@ -16,7 +16,7 @@ class CallRule:
 
     Attributes:
         calls: names of system calls, as in ``strace -e trace=``.
-        action: the change of each call, as in ``strace -e inject=``: ``error=EIO:when=1``.
+        action: the injected error or delay, as in ``strace -e inject=``: ``error=EIO:when=1``.
         files: only calls on these files are changed; empty for all files.
     """
 

@@ -1,4 +1,4 @@
-"""The process of a client driver (docs/driver.md). A guard watches it; pipes carry its lines."""
+"""The process of a client driver (docs/driver.md), with named pipes for its input and output."""
 
 import contextlib
 import os
@@ -65,11 +65,11 @@ class ClientDriverProcess:
                     return
 
     def last_words(self) -> str:
-        """Return the last line of the driver's standard error. Empty without a line."""
+        """Return the last line of the driver's standard error, or an empty text."""
         return last_line(self._log)
 
     def end_input(self, limit_s: float) -> bool:
-        """Close the driver's standard input. Return whether the driver exits within the limit."""
+        """Close the driver's standard input. Return whether it has exited within the limit."""
         self.requests.close()
         return self._process.wait(limit_s)
 
@@ -82,6 +82,6 @@ class ClientDriverProcess:
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a log that is not blank. Empty without such a line."""
+    """Return the last line of a log that is not blank, or an empty text."""
     lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,4 +1,4 @@
-"""A JVM with the Java clients of a Kafka release. Py4J controls it, and a guard process watches it.
+"""A JVM with the Java clients of a Kafka release. The harness calls the JVM by Py4J.
 
 The JVM's main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback
 address, makes a token that every client must send, and prints the port and the token.
@@ -99,10 +99,10 @@ class ClientJvm:
 
 
 def _gateway_jar() -> Path:
-    """Return the path of Py4J's jar, which PySpark contains.
+    """Return the path of Py4J's jar in the package pyspark.
 
     Raises:
-        HarnessError: PySpark has no such jar.
+        HarnessError: pyspark has no such jar.
     """
     spec = find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else Path("pyspark/jars")

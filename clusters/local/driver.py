@@ -25,7 +25,7 @@ from highwater.harness.releases.catalogue import Release
 
 
 def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptions) -> "LocalSite":
-    """Return a site, which runs local processes. Make a release's class archive at its first use.
+    """Return a site that runs local processes. Write a release's class archive at its first use.
 
     Args:
         wired: whether the relay will be between the nodes.
@@ -48,11 +48,11 @@ def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptio
 
 
 class LocalSite:
-    """This machine as a site: a guard process for each JVM, and an address group for the cluster.
+    """Runs a cluster's nodes on this machine: a guard process for each JVM, and an address group.
 
     Attributes:
-        inside: the addresses at which nodes connect to each other. With a relay, brokers listen for
-            other brokers on a second port, if the release supports that.
+        inside: the addresses at which nodes connect to each other. With a relay, brokers since
+            0.10.2 listen for other brokers on a second port.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class LocalSite:
 
 
 def _sharing(release: Release) -> jvm_class_archive.Flags:
-    """Return the flags for class data sharing. Create the archive at a release's first use."""
+    """Return JVM flags that use a release's class archive. Write the archive at its first use."""
     jars = lock_file(release).read_bytes()
     program = jvm_class_archive.Program(name=f"kafka-{release.name}", java=jvm.java(), jars=jars)
     return jvm_class_archive.flags(program, partial(_rehearse, release))

@@ -1,4 +1,4 @@
-"""A child process, such as a JVM, and its guard. Each method returns when it has taken effect."""
+"""A child process, such as a JVM, and its guard. A method returns after it has taken effect."""
 
 import contextlib
 import subprocess
@@ -99,10 +99,7 @@ class ChildProcess:
         )
 
     def release(self) -> None:
-        """Close the guard's input, so that the guard kills the child.
-
-        Does not wait, raises no error.
-        """
+        """Close the guard's input, so that the guard kills the child. Never wait or raise."""
         assert self._guard.stdin is not None
         with contextlib.suppress(OSError):  # the guard has ended before it read a verb
             self._guard.stdin.close()

@@ -1,20 +1,20 @@
-"""A guard: a process between the harness and one child. It ends the child when the harness ends.
+"""A guard: a process between the harness and one child. It kills the child when the harness ends.
 
 Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
-library. The guard starts COMMAND as its child and appends both outputs of the child to LOG. The
-guard executes the verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line).
-The guard reports the child's events on its standard output (``started PID``, ``stopped``,
-``continued``, ``exited STATUS``). When the guard's input ends, the harness has ended, even by
-SIGKILL, and the guard kills the child at once. The child's own standard input is empty, and ends
-with the guard.
+library. The guard starts COMMAND as its child, and appends the child's standard output and standard
+error to LOG. The child's standard input is empty. The guard reads verbs from its own standard input
+(``KILL TERM STOP CONT``, one a line), and sends the signal to the child. The guard reports the
+child's events on its standard output (``started PID``, ``stopped``, ``continued``, ``exited
+STATUS``). When the harness ends, even by SIGKILL, the guard's input ends, and the guard kills the
+child at once.
 
-With ``group`` the child leads a process group, and every signal goes to the group. If the child has
-started processes outside of the group, the guard also stops and continues these. When the child has
-exited, the guard kills the remaining processes: on Linux the guard becomes the parent of every
-descendant that loses its parent.
+With ``group`` the child leads a process group, and every signal goes to the group. The guard also
+stops and continues processes that the child has started outside of the group. When the child has
+exited, the guard kills the remaining processes. To find them on Linux, the guard becomes the parent
+of every descendant that loses its parent.
 
-Only the parent can reap a child. So a signal that kills the child cannot go to another process that
-reuses its process id.
+Only a parent can reap a child. Until the guard has done so, no other process gets the child's
+process id. So a signal never goes to another process.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def report(text: str) -> None:
 
 
 def start(log: str, command: list[str], *, grouped: bool) -> int:
-    """Fork and execute the command. On Linux, the kernel kills the child if the guard is killed."""
+    """Start the command as a child; return its id. If the guard dies, Linux kills the child."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     executed, executing = os.pipe()  # execv closes the write end
     silence, _ = os.pipe()  # only this guard keeps the write end open
@@ -62,7 +62,7 @@ def start(log: str, command: list[str], *, grouped: bool) -> int:
 
 
 def become(command: list[str], silence: int, output: int, guard: int) -> None:
-    """Replace this forked process by the command. Never returns."""
+    """Replace this forked process by the command, with ``silence`` as input. Never return."""
     try:
         signal.set_wakeup_fd(-1)
         if sys.platform == "linux":
@@ -80,7 +80,7 @@ def become(command: list[str], silence: int, output: int, guard: int) -> None:
 
 
 def reap(pid: int) -> bool:
-    """Report every change of the child's state. Return True when the child has ended."""
+    """Report every change of the child's state. Return whether the child has ended."""
     while True:
         changed, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         if not changed:
@@ -116,10 +116,7 @@ def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
 
 
 def signal_family(pid: int, number: int) -> None:
-    """Send a signal to a group. SIGSTOP and SIGCONT also go to descendants outside of the group.
-
-    Children of a killed process become this guard's children. The guard kills them at the end.
-    """
+    """Send a signal to a group. SIGSTOP and SIGCONT also go to descendants outside of the group."""
     os.killpg(pid, number)
     if number in {signal.SIGSTOP, signal.SIGCONT}:
         signal_outsiders(os.getpid(), pid, number)
@@ -135,7 +132,7 @@ def signal_outsiders(parent: int, group: int, number: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process. Without /proc, return an empty list."""
+    """Return the ids of a process's children; an empty list without /proc."""
     ids = []
     for entry in os.scandir("/proc") if sys.platform == "linux" else ():
         with contextlib.suppress(OSError):  # the process has ended
@@ -145,7 +142,7 @@ def children(pid: int) -> list[int]:
 
 
 def parent_of(process: str) -> int:
-    """Return the id of a process's parent (proc_pid_stat(5))."""
+    """Return the parent's id of a process such as ``/proc/17`` (proc_pid_stat(5))."""
     with open(f"{process}/stat", "rb") as stat:  # noqa: PTH123 - pathlib takes long to import
         return int(stat.read().rpartition(b")")[2].split()[1])
 

@@ -1,11 +1,11 @@
 """A node's own wall clock: a preloaded library adds seconds to the time of this machine.
 
-libfaketime reads the offset from the first line of a file, at most once a second. The library
-ignores lines that begin with ``#``; in these lines, the harness keeps the earlier offsets. The
-monotonic clock and the times of files do not change. A JVM reads the wall clock with
-``clock_gettime`` of the C library, so no privilege is necessary. In a container, the library is
-mounted. Without ``FAKETIME_FORCE_MONOTONIC_FIX=0``, every wait of a thread with a timeout ends at
-once.
+libfaketime reads the offset from the first line of a file, at most once a second. It ignores lines
+that begin with ``#``: in these lines, the harness keeps the earlier offsets. The monotonic clock
+and the times of files do not change. A JVM reads the wall clock with ``clock_gettime`` of the C
+library, so no privilege is necessary. A container mounts the library.
+
+``FAKETIME_FORCE_MONOTONIC_FIX`` must be 0: otherwise a thread's waits with a timeout end at once.
 """
 
 import platform
@@ -54,7 +54,7 @@ def library() -> Path:
 
 
 def environment(log: Path) -> dict[str, str]:
-    """Return variables that give a node a clock of its own. A restart keeps the clock's offset.
+    """Return environment variables that preload libfaketime. A restart keeps the offset.
 
     Raises:
         HarnessError: this machine cannot use the library.
@@ -73,7 +73,7 @@ def environment(log: Path) -> dict[str, str]:
 
 
 def command(words: Sequence[str], log: Path) -> list[str]:
-    """Return a node's command with a clock of its own.
+    """Return a command that starts the node with libfaketime: ``env LD_PRELOAD=… java …``.
 
     Raises:
         HarnessError: this machine cannot use the library.
@@ -131,10 +131,10 @@ class ClockJournal:
                     self._spans.append((int(begun), round(float(offset) * 1e9)))
 
     def ahead_ns(self, shown_ns: int) -> int:
-        """Return the clock's offset when the clock showed ``shown_ns``. Call in order of time.
+        """Return the offset, in ns, when the node's clock showed ``shown_ns`` (ns since 1970).
 
-        The result is exact, except for ``READ_EVERY_S`` after a change. In that time, the result is
-        the offset before or after the change.
+        Call this in order of time. For ``READ_EVERY_S`` after a change, the result may be the
+        offset before the change or after it.
         """
         for number in range(self._at, len(self._spans)):
             begun_ns, offset_ns = self._spans[number]

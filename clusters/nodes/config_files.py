@@ -42,8 +42,8 @@ def broker(
 
     Args:
         public: address for clients.
-        inside: address at which the broker listens for other brokers. This address differs from
-            ``public`` in a container or with a relay.
+        inside: address at which the broker listens for other brokers. In a container or with a
+            relay, it differs from ``public``.
         advertised: address to which other brokers connect: ``inside``, or the relay's address for
             this broker.
         coordination: controller id to the address of that ZooKeeper or controller.
@@ -78,7 +78,7 @@ def controller(
 ) -> Settings:
     """Return a KRaft controller's settings.
 
-    ``overrides`` apply to controllers, too, because a controller decides elections. Since 3.9 a
+    A controller also gets the brokers' ``overrides``, because it decides elections. Since 3.9 a
     controller advertises its address (KIP-853). Older releases refuse that setting.
 
     Args:
@@ -107,7 +107,7 @@ def zookeeper(
     """Return the settings for a ZooKeeper.
 
     Args:
-        servers: id to the result of ``server_entry``, for each ZooKeeper of an ensemble.
+        servers: id to the result of ``server_entry``; empty for a single ZooKeeper.
     """
     ensemble = _ENSEMBLE | {f"server.{id_}": entry for id_, entry in servers.items()}
     return {
@@ -125,17 +125,17 @@ def zookeeper(
 
 
 def server_entry(host: str, ports: EnsemblePorts) -> str:
-    """Return the value of the setting ``server.N`` for a ZooKeeper in an ensemble."""
+    """Return the value ``host:quorum port:election port`` of the setting ``server.N``."""
     return f"{host}:{ports.quorum}:{ports.election}"
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
-    """Remove ``metadata.version`` from settings, because ``format_node`` sets this feature."""
+    """Return settings without ``metadata.version``, which is a feature and no setting."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """Return settings for one listener, or for one each for clients and brokers (KIP-103)."""
+    """Return settings for one listener, or for two: EXTERNAL for clients, INTERNAL for brokers."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",

@@ -1,11 +1,11 @@
 """A trace of the system calls that flush and rename a broker's files.
 
 To replace a small file (a checkpoint, ``meta.properties``, ``partition.metadata``,
-``quorum-state``), Kafka writes a file beside it with the name ``….tmp``, and renames this file. If
-Kafka did not flush the file before the rename, a power failure may leave an empty file with the new
-name (``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). Releases differ in
-their flushes, so the harness observes them with strace. Some machines do not have every system call
-for a rename (``rename`` on ARM). The ``?`` lets strace ignore a missing call.
+``quorum-state``), Kafka writes a new file ``….tmp`` beside it, and renames the new file. If Kafka
+has not flushed the new file before, a power failure may leave an empty file
+(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). Releases differ in their
+flushes, so the harness observes the system calls with strace. ARM has no ``rename``: the ``?``
+before a call in ``_CALLS`` lets strace ignore a call that the machine does not have.
 """
 
 import os
@@ -31,10 +31,10 @@ _CONTROLS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"f": b"\f", b"v": b"
 
 
 def command(plan: NodePlan) -> Sequence[str]:
-    """Return a node's command. A broker's command runs under strace.
+    """Return a node's command: for a broker, strace with the broker's command.
 
-    The tracer is not the JVM's parent process (``-D``), so signals reach the JVM. The tracer stops
-    the JVM only at these calls (``--seccomp-bpf``), so the JVM's speed does not change.
+    strace is not the JVM's parent process (``-D``), so signals reach the JVM. strace stops the JVM
+    only at the traced calls (``--seccomp-bpf``), so the JVM's speed does not change.
 
     Raises:
         HarnessError: strace is not installed.
@@ -58,10 +58,10 @@ def trace_of(log: Path) -> Path:
 
 
 def unflushed(trace: Path) -> dict[Path, float]:
-    """Return the files that were replaced without a flush, with the time in seconds since 1970.
+    """Return path -> time, in seconds since 1970, of files that were replaced without a flush.
 
-    A file is not returned if it was flushed later, or replaced by a flushed file. An interrupted
-    system call is handled like a complete call.
+    A file is not in the result if the broker flushed it later, or replaced it by a flushed file. A
+    system call that was interrupted counts as complete.
 
     Raises:
         HarnessError: the trace does not exist.
@@ -93,7 +93,7 @@ def unflushed(trace: Path) -> dict[Path, float]:
 
 
 def _decoded(text: str) -> str:
-    """Decode a path that strace printed. Like C, strace prints bytes beyond ASCII in octal."""
+    """Decode a path that strace printed: bytes beyond ASCII are octal escapes, as in C."""
 
     def byte(match: re.Match[bytes]) -> bytes:
         code = match[1]

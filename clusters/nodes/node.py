@@ -28,7 +28,7 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Attributes:
-        released: whether ``release`` was called. Faults may still be healed afterwards.
+        released: whether ``release`` was called. The healing of a fault may still follow.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
@@ -61,7 +61,7 @@ class Node:
         self._process = self._site.begin(self._plan)
 
     def require_listening(self) -> None:
-        """Raise NotYetError if the node's port is closed, HarnessError if it has exited."""
+        """Raise NotYetError if the port is closed, or HarnessError if the node has exited."""
         self.require_alive()
         if not self._site.answers(self.address):
             raise NotYetError("no process listens on its port")
@@ -79,7 +79,7 @@ class Node:
     def wait_for(
         self, look: Callable[[], _T], what: str, until: Callable[[_T], bool] | None = None
     ) -> None:
-        """Wait for a condition while the node starts.
+        """Call ``look`` repeatedly until its result satisfies ``until``, while the node starts.
 
         If the node exits, raise an error with the last lines of its log.
         """
@@ -146,7 +146,7 @@ class Node:
 
 
 def failure_lines(log: Path, *, since: int = 0) -> str:
-    """Return the last few error lines of a log. If it has no error lines, return its last line.
+    """Return the last few error lines of a log. Without error lines, return the last line.
 
     Args:
         since: byte position at which the log of the process's last start begins.

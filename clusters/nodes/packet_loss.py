@@ -1,4 +1,4 @@
-"""Drop packets on their way to a container, by rules of iptables in the container's network.
+"""Drop packets that go to a container, by iptables rules in the container's network.
 
 This needs root, ``nsenter`` and ``iptables`` on this machine. The container does not need them.
 """
@@ -15,14 +15,14 @@ _LIMIT_S: Final = 20.0
 
 
 def why_not() -> str:
-    """Return why no packets can be dropped here. Empty if they can be dropped."""
+    """Return why packets cannot be dropped on this machine; empty if they can be dropped."""
     if not all(map(shutil.which, _PROGRAMS)):
         return f"needs {' and '.join(_PROGRAMS)}, on Linux"
     return "needs root, to enter a container's network" if os.geteuid() else ""
 
 
 def lose(pid: int, share: float) -> None:
-    """Drop a share of the packets that reach a process's network.
+    """Drop a share (from 0 to 1) of the packets that reach the network of process ``pid``.
 
     This share replaces the share of an earlier call.
 

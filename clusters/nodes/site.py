@@ -1,4 +1,4 @@
-"""The site of a cluster's nodes: processes on this machine, or containers in one network.
+"""The site of a cluster's nodes: it runs them as processes, or as containers in one network.
 
 A driver consists of a ``Site`` and a function that makes the site. All other code for a cluster is
 in ``clusters.brokers.real_cluster``, which all drivers share.
@@ -16,19 +16,19 @@ from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One start of a node's JVM. Thread-safe. Methods return after they have taken effect."""
+    """A node's JVM from its start to its exit. Thread-safe. A method returns after its effect."""
 
     @property
     def state(self) -> BrokerState:
-        """The state after the last method call. It is ``down`` if the process exited by itself."""
+        """The state that the last method call has set; ``down`` if the process exited by itself."""
 
     @property
     def status(self) -> int | None:
-        """Exit status when the process is down. None if the status is not known."""
+        """The exit status of a process that is down; None if it is not known."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the node's processes on this machine while it runs. The JVM's id is the first."""
+        """Ids of the node's processes on this machine, the JVM's first; empty after the exit."""
 
     def pause(self) -> None:
         """Stop all threads of the process until ``resume``."""
@@ -46,7 +46,7 @@ class NodeProcess(Protocol):
         """Wait until the process exits. Return whether it has exited within the timeout."""
 
     def limit(self, *, cpus: float | None, spare_mb: int | None) -> None:
-        """Set the limits of the process's container (``ClusterNode.limit_container``).
+        """Set the limits of the process's container; see ``ClusterNode.limit_container``.
 
         Raises:
             HarnessError: the process is not in a container.
@@ -106,11 +106,10 @@ class Site(Protocol):
 
     @property
     def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
-        """Hosts at which the relay listens between two ZooKeepers, by pair of ZooKeepers.
+        """Pair of ZooKeepers (first, second) to the host at which the first reaches the second.
 
-        Only the first ZooKeeper of the pair uses the host. At this host, the relay listens on the
-        second ZooKeeper's ports, and forwards to that ZooKeeper. The mapping is empty if the
-        harness cannot choose hosts.
+        At this host, the relay listens on the second ZooKeeper's ports, and forwards to that
+        ZooKeeper. The mapping is empty if the harness cannot choose hosts.
         """
 
     def wire_host(self, broker: int) -> str:
@@ -128,10 +127,7 @@ class Site(Protocol):
         """
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node itself responds at a public address.
-
-        A proxy's response does not count.
-        """
+        """Return whether the node itself responds at a public address, and not only a proxy."""
 
     def close(self) -> None:
         """Release all resources. Never raises an error. A second call does nothing."""

@@ -1,10 +1,10 @@
 """Disk faults: strace delays a running process's system calls, or makes them fail.
 
-strace attaches to the process (``-p``) when the fault begins. It detaches when the fault ends,
-which also ends every delay. This needs Linux, and the privilege to trace a process: root, or
-``kernel.yama.ptrace_scope`` 0. A process can have only one tracer. So a broker whose flushes are
-traced (``flush_trace``) cannot have this fault. While strace is attached, each system call of the
-process is slower.
+strace attaches to the process (``-p``) when the fault begins, and detaches when the fault ends. The
+detach also ends every delay. This needs Linux, and the privilege to trace a process: root, or
+``kernel.yama.ptrace_scope`` 0. A process can have only one tracer. So this fault is not possible
+for a broker whose flushes are traced (``flush_trace``). While strace is attached, each system call
+of the process is slower.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _LIMIT_S: Final = 20.0
 
 
 def why_not() -> str:
-    """Return why this machine cannot trace processes. Empty if it can."""
+    """Return why this machine cannot trace processes; empty if it can."""
     if shutil.which(STRACE) is None:
         return "needs strace, on Linux"
     allowed = not _SCOPE.exists() or _SCOPE.read_text("ascii").strip() == "0" or not os.geteuid()
@@ -37,7 +37,7 @@ def why_not() -> str:
 
 @contextlib.contextmanager
 def injected(pid: int, rule: CallRule, log: Path) -> Iterator[Callable[[], int]]:
-    """Apply a rule to a process in the block; yield a function that counts changed calls.
+    """Apply a rule to a process during the block; yield a function that counts changed calls.
 
     Args:
         log: the process's log. strace's output is in the same directory.

@@ -1,14 +1,14 @@
 """Put the relay (a proxy) between the nodes of a cluster.
 
-Every broker advertises an address of the relay to other brokers. Each broker also has its own relay
-address for each ZooKeeper. By this address, the relay identifies the sender of a request to
-ZooKeeper. A request to another broker or to a KRaft controller names its sender
-(``kafka_frames.sender``). The harness bypasses the relay. Clients connect through the relay only if
+Every broker advertises an address of the relay to other brokers. The relay must know the sender of
+each request. A request to a broker or to a KRaft controller contains its sender
+(``kafka_frames.sender``). A request to ZooKeeper does not. So each broker has its own relay address
+for each ZooKeeper. The harness bypasses the relay. Clients connect through the relay only if
 ``clients`` is set. Brokers then advertise another relay address to clients, and the relay
 identifies a client by its client id.
 
-Releases before 0.10.2 have one listener for brokers and clients (KIP-103). Clients of such releases
-always connect through the relay, but without ``clients`` no rule applies to these clients.
+Releases before 0.10.2 have only one listener, for brokers and clients (KIP-103). Clients of such
+releases always connect through the relay. Without ``clients``, no rule applies to them.
 """
 
 from dataclasses import astuple
@@ -33,7 +33,7 @@ class Wiring:
         coordination: broker id to controller id to the address at which the broker reaches that
             ZooKeeper or controller.
         controllers: on KRaft, controller id to the address at which other nodes reach it.
-        voters: node numbers of the controllers or ZooKeepers between which the relay is.
+        voters: node numbers of the controllers or ZooKeepers that use the relay between them.
         ensemble: pair of ZooKeepers to the host at which the first reaches the second. Empty for a
             single ZooKeeper, on KRaft, and if the machine has no such hosts.
         clients: broker id to the address at which clients reach that broker through the relay.
@@ -98,7 +98,7 @@ class Wiring:
         )
 
     def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return a broker's setting for clients that use the relay; empty if clients bypass it."""
+        """Return ``advertised.listeners`` with the relay's address for clients, if they use it."""
         if not (self.clients and self._listeners):
             return {}
         external, internal = self.clients[broker], self.peers[broker]

@@ -30,9 +30,9 @@ class KafkaApi(NamedTuple):
         key: API key, the number in the protocol.
         since: the first release that has the request.
         until: the first release that no longer has it; None if all later releases have it.
-        keeper: ``zookeeper`` or ``kraft`` for a request that only nodes of such clusters send.
-        properties: for each property, the first release whose requests have it. ``epoch`` is the
-            producer epoch if the request has one, otherwise the leader epoch.
+        keeper: ``zookeeper`` or ``kraft`` if only nodes of such clusters send the request.
+        properties: property name to the first release whose requests have the property. ``epoch``
+            is the producer epoch if the request has one, otherwise the leader epoch.
     """
 
     key: int
@@ -107,5 +107,5 @@ NAMES: Final[Mapping[int, str]] = {api.key: name for name, api in APIS.items()}
 
 
 def api_name(key: int) -> str:
-    """Return the name of a request. If the name is not known, return its number."""
+    """Return the name of a request, or ``api-<key>`` if the name is not known."""
     return NAMES.get(key, f"api-{key}")

@@ -1,4 +1,4 @@
-"""One direction of a connection: it inspects each frame, and forwards, delays or holds it.
+"""One direction of a connection: it inspects each frame, and forwards, delays or holds the frame.
 
 No function of this module blocks. The event loop calls them when a socket is ready, or when a frame
 must be sent.
@@ -28,8 +28,8 @@ class InspectedFrame(NamedTuple):
     """A frame that its inspector has decoded.
 
     Attributes:
-        note: the inspector's result for the frame.
-        hand: the frame as a held message, if a rule applies to it.
+        note: the result of ``FrameInspector.read``.
+        hand: set if a rule for single messages applies to the frame.
         waited: whether the frame has waited behind a held message.
     """
 
@@ -48,7 +48,7 @@ class FrameInspector:
         return None
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return the frame as a held message, if a rule for single messages applies to it."""
+        """Return a held message if a rule for single messages applies to the frame, else None."""
         del note
         return None
 
@@ -58,15 +58,12 @@ class FrameInspector:
         return False
 
     def may_overtake(self, note: object) -> bool:
-        """Return whether the frame may be forwarded before held frames that arrived earlier."""
+        """Return whether the relay may forward the frame before earlier frames that it holds."""
         del note
         return False
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Respond to a request with an error.
-
-        Return True if the relay must not forward the frame.
-        """
+        """Respond to a request with an error. Return True if the relay must drop the request."""
         del inspected
         return False
 
@@ -78,18 +75,18 @@ class FrameInspector:
         """Report a frame that the relay forwards now."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of a held message."""
+        """Report an event of a held message, such as ``released``; ``cause`` is its reason."""
 
 
 class Channel:
     """Forwards bytes from one socket to another, frame by frame.
 
-    A frame to which no rule can apply is forwarded as it arrives, in pieces and without a copy. A
-    frame that may be held, delayed or throttled is first read completely.
+    If no rule can apply to a frame, the channel forwards the bytes as they arrive, without a copy.
+    Otherwise the channel first reads the complete frame.
 
     Args:
         inspector: the inspector of the channel's frames.
-        schedule: gets the time, in seconds of ``clock``, at which a delayed frame must be sent.
+        schedule: requests a call of ``release_due`` at a time, in seconds of ``clock``.
         clock: returns the monotonic time in seconds.
         framed: whether frames begin with their size. Otherwise bytes that arrive together form a
             frame.
@@ -126,9 +123,7 @@ class Channel:
         self._busy_until = 0.0
 
     def apply_rules(self, rules: Iterable[RelayRule], *, catches: bool = False) -> None:
-        """Set the rules for the channel's link, and forward all frames that the rules do not hold.
-
-        A link is one direction between two nodes.
+        """Set the rules for this direction, and forward all frames that the rules do not hold.
 
         Args:
             catches: whether a rule for single messages may apply. If so, the channel reads every
@@ -149,7 +144,7 @@ class Channel:
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
-        """Remove the waiting frames that are not held messages, and return these frames."""
+        """Remove and return the waiting frames that are not held messages themselves."""
         others = [inspected for inspected in self._held_frames if inspected.hand is None]
         self._held_frames = deque(self.in_hand)
         return others
@@ -246,7 +241,7 @@ class Channel:
         self._partial = bytes(data)
 
     def _extend(self, frame: bytearray) -> None:
-        """Process more bytes of a long frame."""
+        """Process a long frame after more of its bytes have arrived."""
         waits = self._slow or self._holds or self._held_frames or self._delayed or self._catches
         if self._forwarded or not waits:
             self._enqueue(memoryview(frame)[self._forwarded : self._received])
@@ -265,7 +260,7 @@ class Channel:
         self.insert_own()
 
     def insert_own(self) -> None:
-        """Process the frames that the relay itself must send now, like frames that arrived."""
+        """Process the relay's own frames that must be sent now, like frames from the socket."""
         while not self.ended and (frame := self._inspector.own_frame()) is not None:
             self._take(frame)
 
@@ -312,10 +307,7 @@ class Channel:
         self._schedule(due)
 
     def _due(self, size: int) -> float:
-        """Return the time at which a frame must be sent.
-
-        A frame is never sent before an earlier frame.
-        """
+        """Return the time at which a frame must be sent: never before an earlier frame."""
         now = self._clock()
         delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)
         rates = [rule.bytes_per_s for rule in self._slow if rule.bytes_per_s]
@@ -328,7 +320,7 @@ class Channel:
             self._enqueue(memoryview(self._delayed.popleft()[1]))
 
     def enqueue(self, frame: bytearray) -> None:
-        """Send a frame of the relay itself."""
+        """Send a frame that the relay itself has made."""
         self._enqueue(memoryview(frame))
 
     def _enqueue(self, view: memoryview) -> None:

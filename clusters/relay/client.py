@@ -71,7 +71,7 @@ class Relay:
         return self._process.pid
 
     def add(self, rule: RelayRule) -> int:
-        """Add a rule for links; return its number for ``drop``."""
+        """Add a rule for all messages of some links; return its number for ``drop``."""
         with self._changed:
             self._number += 1
             number = self._number
@@ -79,7 +79,7 @@ class Relay:
         return number
 
     def catch(self, rule: MessageRule) -> int:
-        """Add a rule for single messages; return its number for ``drop``."""
+        """Add a rule for single messages; return its number for ``drop`` and ``events``."""
         with self._changed:
             self._number += 1
             number = self._number
@@ -88,10 +88,10 @@ class Relay:
         return number
 
     def drop(self, *numbers: int, cause: str = "order") -> None:
-        """Remove rules, and forward waiting frames. Do nothing if the relay has ended.
+        """Remove rules by number, and forward the frames that they hold. Never raise an error.
 
         Args:
-            cause: the reason for the removal, which the events of held messages record.
+            cause: the reason for the removal, for the events of held messages.
         """
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers), cause=cause)
@@ -100,7 +100,7 @@ class Relay:
         """Forward the messages that a rule holds. The rule still applies to later messages.
 
         Args:
-            lose: drop these messages and close their connections instead.
+            lose: whether to drop the messages and close their connections, instead of forwarding.
         """
         self._order("pass", rule_ids=[number], cause="schedule", lose=lose)
 
@@ -125,7 +125,7 @@ class Relay:
             self.drop(*numbers)
 
     def name_client(self, name: str, pid: int) -> None:
-        """Identify a process, and processes that it starts, as the client ``name`` from now on."""
+        """Give later connections of this process and its descendants the client ``name``."""
         self._order("name", client=name, pid=pid)
 
     def record(self, topics: Collection[str], group: str) -> None:
@@ -138,7 +138,7 @@ class Relay:
         self._order("record", topics=[*topics], group=group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Call ``watcher`` for every report, on the thread that reads them. None ends the calls."""
+        """Call ``watcher`` with every report, on the thread that reads reports. None ends this."""
         self._watcher = watcher or self._watcher
         self._order("watch", on=watcher is not None)
         self._watcher = watcher

@@ -30,7 +30,7 @@ _LAST: Final = frozenset(("dropped", "lost", "refused"))
 
 
 def _idle(mask: int) -> None:
-    """Do nothing. The event loop replaces this callback."""
+    """Do nothing; the event loop sets the real callback."""
 
 
 class Host(Protocol):
@@ -41,7 +41,7 @@ class Host(Protocol):
         """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def rules(self, source: Node, target: Node) -> list[RelayRule]:
-        """Return the rules for one link."""
+        """Return the rules for the messages from ``source`` to ``target``."""
 
     def note(self, row: Row) -> None:
         """Report an observation."""
@@ -58,22 +58,22 @@ class Host(Protocol):
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a held message if a rule applies to a request, or to its response."""
+        """Return a held message if a rule applies to a request, or to its response; else None."""
 
     def let_go(self, hand: MessageInHand) -> None:
         """Remove a message from the list of held messages."""
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is held.
+        """Return whether the relay holds a message between two nodes.
 
-        While a message is held, the relay reports all other messages between the two nodes.
+        While the relay holds the message, it reports all other messages between the two nodes.
         """
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
         """Send a request a second time, on a new connection of the relay."""
 
     def request_log(self) -> RequestLog | None:
-        """Return a log for a client's requests; None if no log is needed."""
+        """Return a new log for a client's requests; None if nothing must be recorded."""
 
 
 class RelayConnection:
@@ -84,10 +84,9 @@ class RelayConnection:
         number: number of the connection.
         client: the accepted socket; None if the relay itself sends the requests.
         server: number of the node that gets the requests.
-        source: the sender of the requests, if its address identifies the sender. Otherwise it is
-            None until the first request names the sender. The source stays None for a tool, to
-            which no rule applies.
-        users: the kind of users of the address on which the relay accepted the connection.
+        source: the sender of the requests. None if the address does not identify the sender; then
+            the first request names the sender. For a tool it stays None, and no rule applies.
+        users: the users of the address at which the relay accepted the connection.
         zookeeper: whether the protocol is ZooKeeper's.
         alias: between ZooKeepers, the address that replaces the sender's own address; otherwise
             None.
@@ -140,7 +139,7 @@ class RelayConnection:
         return self.source if isinstance(self.source, int) else 0
 
     def apply_rules(self) -> None:
-        """Apply the current rules for the connection's link."""
+        """Apply the current rules to both channels."""
         source, server, host = self.source, self.server, self._host
         if source is None:  # the first request names the source; a rule may apply to it
             self.requests.apply_rules((), catches=True)
@@ -154,7 +153,7 @@ class RelayConnection:
 
     @property
     def refused(self) -> bool:
-        """True if a rule resets this connection."""
+        """True if a rule resets connections between the two nodes."""
         if self.source is None:
             return False
         ends = (self.source, self.server), (self.server, self.source)
@@ -171,7 +170,7 @@ class RelayConnection:
         return self._host.last_hw
 
     def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
-        """Report an observation about the link."""
+        """Report an observation about messages from ``source`` to ``target``."""
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
     def on_request(self, request: PendingRequest, *, has_answer: bool) -> None:
@@ -191,7 +190,7 @@ class RelayConnection:
     # Single messages.
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule applies to the inspected message."""
+        """Return a held message if a rule applies to the inspected message; else None."""
         message = message_of(note)
         if message is None or self.source is None:
             return None
@@ -231,11 +230,11 @@ class RelayConnection:
                 self._host.let_go(inspected.hand)
 
     def answer_refused(self) -> None:
-        """Send the relay's own responses to refused requests, in their order."""
+        """Send the relay's own responses to refused requests, in the order of the requests."""
         self.answers.insert_own()
 
     def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
-        """Forward the messages that rules hold, or drop them and close their connections."""
+        """Forward the messages that these rules hold, or with ``lose`` drop them and close."""
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 hand = inspected.hand
@@ -246,9 +245,10 @@ class RelayConnection:
                     self.on_event("released", inspected, cause)
 
     def on_client_gone(self) -> bool:
-        """Close the client's socket. Return whether a held request needs the server's socket.
+        """Handle the end of the client's connection. Return False if nothing else is to be sent.
 
-        Later requests on the client's connection are lost.
+        If a request is held, close only the client's socket, and return True: the request must
+        still reach the server. The client's later requests are lost.
         """
         if self.client is None or not self.requests.in_hand:
             return False
@@ -264,14 +264,14 @@ class RelayConnection:
         return True
 
     def send_copy(self, request: PendingRequest) -> None:
-        """Send a copy of another connection's request. Only for a connection without a client."""
+        """Send a copy of another connection's request. This connection must have no client."""
         copy = self._inspector.expect(request)
         self._note_message("repeated", "request", copy, copy.hand)
         self.requests.enqueue(copy.frame)
 
     @property
     def finished(self) -> bool:
-        """True if the connection has dropped a message, or has no client and no pending work."""
+        """True if a message was dropped, or if there is no client and no pending request."""
         if any(
             channel.ended and not channel.has_output for channel in (self.requests, self.answers)
         ):

@@ -112,7 +112,7 @@ class Loop:
     # Methods for connections.
 
     def rules(self, source: Node, target: Node) -> list[RelayRule]:
-        """Return the rules for one link, including the rules for all clients or all controllers."""
+        """Return the rules for one link. Rules for all clients or all controllers are included."""
         return [
             rule
             for link in itertools.product(_names(source), _names(target))
@@ -126,7 +126,7 @@ class Loop:
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a held message for the first rule that applies. Every rule counts the message."""
+        """Return a held message for the first rule that applies. All matching rules count it."""
         acting = [
             catcher
             for catcher in self._catchers.values()
@@ -146,9 +146,9 @@ class Loop:
         self._in_hand.pop(hand.number, None)
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is held.
+        """Return whether the relay holds a message between two nodes.
 
-        While a message is held, the relay reports all other messages between the two nodes.
+        While the relay holds the message, it reports all other messages between the two nodes.
         """
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 
@@ -157,7 +157,7 @@ class Loop:
         self._repeats.append((connection, request))
 
     def request_log(self) -> RequestLog | None:
-        """Return a log for a client's requests; None if no log is needed."""
+        """Return a new log for a client's requests; None if nothing must be recorded."""
         topics, group = self._recorded
         return RequestLog(topics, group, self._report) if topics else None
 
@@ -179,7 +179,7 @@ class Loop:
         heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report an observation, unless the last of its kind, link and partition is the same."""
+        """Report an observation, unless the last of this kind, link and partition is equal."""
         urgent = row["kind"] == "held" or row.get("event") in _URGENT
         if not (urgent or self._watching):
             return
@@ -282,7 +282,7 @@ class Loop:
         self._lines.append(json.dumps(row, separators=(",", ":")))
 
     def _write_reports(self) -> None:
-        """Write reports without blocking. If the harness is stopped, the relay must continue."""
+        """Write reports without blocking: the relay must continue even if the harness is paused."""
         if self._lines and len(self._unsent) < _UNSENT_MAX:
             self._unsent += ("\n".join(self._lines) + "\n").encode()
         self._lines = []
@@ -363,7 +363,7 @@ class Loop:
         self._update_events(connection)
 
     def _address(self, connection: RelayConnection) -> tuple[str, int]:
-        """Return the address of the connection's target, or the address that a rule names."""
+        """Return the address of the connection's target, or of a ``misroute`` rule's target."""
         source = connection.source
         for rule in () if source is None else self.rules(source, connection.server):
             if rule.kind == "misroute":
@@ -404,7 +404,7 @@ class Loop:
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
-        """Write as many bytes as possible now. The selector reports when more can be written."""
+        """Write as many bytes as possible now. The selector wakes the loop to write the rest."""
         upstream, client = connection.upstream if connection.connected else None, connection.client
         requests, answers = connection.requests, connection.answers
         if upstream is not None and requests.has_output and not requests.send(upstream):
@@ -447,7 +447,7 @@ class Loop:
             self._selector.modify(end, events, on_event)
 
     def _close_client(self, connection: RelayConnection) -> None:
-        """Close a connection after its client has closed it, unless a request is held."""
+        """Close a connection after its client has closed it, unless the relay holds a request."""
         masks, client = self._connections[connection], connection.client
         if client is None or not connection.on_client_gone():
             self._close(connection)
@@ -471,7 +471,7 @@ class Loop:
 
 
 def _names(node: Node) -> tuple[Node, ...]:
-    """Return all names by which a rule may refer to a node."""
+    """Return the names by which rules refer to a node: ``client:p0`` -> ``client:p0, client:*``."""
     if isinstance(node, str):
         return node, ANY_CLIENT
     return (node, COORDINATION) if node != COORDINATION and is_controller(node) else (node,)

@@ -1,7 +1,4 @@
-"""Inspectors of frames.
-
-Inspectors decode requests and responses, and find the rules for these frames.
-"""
+"""Inspectors of frames: they decode requests and responses, and find the rules for them."""
 
 import json
 import struct
@@ -55,10 +52,10 @@ class InspectedConnection(Protocol):
         """Set the sender of the requests, which the first request names."""
 
     def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
-        """Report an observation about the link."""
+        """Report an observation about messages from ``source`` to ``target``."""
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule applies to the inspected message."""
+        """Return a held message if a rule applies to the inspected message; else None."""
 
     def on_message(self, inspected: InspectedFrame) -> None:
         """Report a forwarded message that was held, or that is related to a held message.
@@ -77,7 +74,7 @@ class InspectedConnection(Protocol):
         """Report an event of a held message."""
 
     def answer_refused(self) -> None:
-        """Send the relay's own responses to refused requests, in their order."""
+        """Send the relay's own responses to refused requests, in the order of the requests."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,7 +84,7 @@ class PendingRequest:
     Attributes:
         place: number of the request on its connection, from 1.
         frame: all bytes of the request.
-        hand: the request as a held message, if a rule applies to it.
+        hand: set if a rule for single messages applies to the request.
         refusal: the relay's own response, if the request does not reach the broker.
     """
 
@@ -100,7 +97,7 @@ class PendingRequest:
     refusal: bytearray | None = None
 
     def properties(self) -> Properties:
-        """Decode the properties that a rule may use. Return no properties if this is impossible."""
+        """Decode the properties that rules use. Return no properties if the frame is malformed."""
         try:
             return properties(self.frame, self.head)
         except (struct.error, IndexError, UnicodeDecodeError):
@@ -108,14 +105,14 @@ class PendingRequest:
 
 
 class Answer(NamedTuple):
-    """The response to a request. ``partitions`` is empty except in responses to followers."""
+    """A response and its request. ``partitions`` is empty unless a follower gets the response."""
 
     request: PendingRequest
     partitions: list[FetchedPartition]
 
 
 def message_of(note: object) -> tuple[Side, PendingRequest] | None:
-    """Return the side of an inspected Kafka message (request or response), and its request.
+    """Return ``request`` or ``answer``, and the request, of an inspected Kafka message.
 
     The result is None for other messages, such as ZooKeeper's.
     """
@@ -125,7 +122,7 @@ def message_of(note: object) -> tuple[Side, PendingRequest] | None:
 
 
 class _KafkaInspector(FrameInspector):
-    """An inspector of Kafka's protocol. Messages of a connection stay in order."""
+    """An inspector of Kafka's protocol. No message may overtake another message."""
 
     def __init__(self, connection: InspectedConnection) -> None:
         self._connection = connection
@@ -135,7 +132,7 @@ class _KafkaInspector(FrameInspector):
         self._connection.on_event(event, inspected, cause)
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule applies to it."""
+        """Return a held message if a rule applies to the inspected message; else None."""
         return self._connection.catch(note)
 
 
@@ -148,7 +145,7 @@ class RequestInspector(_KafkaInspector):
         self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Decode a request and store it until its response. Set the sender if it is unknown."""
+        """Decode a request. Store it until its response. If the sender is unknown, set it."""
         fetch, decided = None, []
         try:
             head = kafka_frames.header(frame)
@@ -178,19 +175,19 @@ class RequestInspector(_KafkaInspector):
             self._connection.set_source(client_name(head.client))
 
     def expect(self, request: PendingRequest) -> PendingRequest:
-        """Return a copy of another connection's request, and store it until its response."""
+        """Return a copy of another connection's request. Store it until its response arrives."""
         copy = replace(request, place=1)
         if kafka_frames.has_answer(request.frame, request.head):
             self.pending.append(copy)
         return copy
 
     def forget(self, note: object) -> None:
-        """Forget a request that will not be sent, because no response to it will arrive."""
+        """Expect no response to a request, because the request will not be sent."""
         if isinstance(note, PendingRequest) and note in self.pending:
             self.pending.remove(note)
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Respond to a request instead of the broker. Return True: the request is not forwarded.
+        """Respond with an error instead of the broker. Return True, so that the request is dropped.
 
         The relay sends the response after the responses to earlier requests, because clients expect
         this order.
@@ -207,7 +204,7 @@ class RequestInspector(_KafkaInspector):
         return True
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request, which may change leadership or an ISR."""
+        """Return whether a rule holds the request, because it may change leadership or an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -218,7 +215,7 @@ class RequestInspector(_KafkaInspector):
         )
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report a follower's LEO, which is its fetch offset, and changes of leadership."""
+        """Report the LEO in a follower's Fetch (its fetch offset), or new leaders and ISRs."""
         note, source = inspected.note, self._connection.source
         if not isinstance(note, PendingRequest) or source is None:
             return
@@ -285,7 +282,7 @@ class AnswerInspector(_KafkaInspector):
         return self._pending[0].refusal if self._pending else None
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Replace a response without an error by an error response. Return False: forward this."""
+        """Replace a successful response by an error. Return False, so that it is forwarded."""
         note, hand = inspected.note, inspected.hand
         if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
             head, error = note.request.head, hand.rule.error
@@ -294,7 +291,7 @@ class AnswerInspector(_KafkaInspector):
         return False
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the response, for its HW above the limit or its metadata."""
+        """Return whether a rule holds the response, because of its metadata or its high HW."""
         partitions = note.partitions if isinstance(note, Answer) else []
         for rule in rules:
             for partition in partitions:
@@ -358,7 +355,7 @@ class ZooKeeperRequestInspector(RequestInspector):
     """Inspects requests to ZooKeeper. Only a write of a partition's state is relevant."""
 
     def read(self, frame: bytearray) -> object:
-        """Return topic, partition and data of a write to a partition's node; "ping" for a ping."""
+        """Return (topic, partition, data) of a write to a partition's znode, or "ping", or None."""
         kind = kafka_frames.zookeeper_kind(frame)
         if kind == kafka_frames.ZK_PING:
             return "ping"
@@ -373,7 +370,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         del note
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request, which may change a partition's state."""
+        """Return whether a rule holds the request, because it changes a partition's state."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
@@ -403,12 +400,11 @@ class ZooKeeperRequestInspector(RequestInspector):
 
 
 class OpaqueInspector(FrameInspector):
-    """Replaces the address that a ZooKeeper sends first, in a protocol without frames.
+    """Replaces the address at the start of an election connection between ZooKeepers.
 
-    Since 3.5 a ZooKeeper begins an election connection with its own address. A ZooKeeper with a
-    greater id then connects to that address instead (``QuorumCnxManager.InitialMessage``). Such a
-    connection would bypass the relay. So this class writes the relay's address, as a NAT router
-    does.
+    This protocol has no frames. Since 3.5 a ZooKeeper first sends its own address. A ZooKeeper with
+    a greater id then connects to that address instead (``QuorumCnxManager.InitialMessage``), and
+    would bypass the relay. So this class writes the relay's address, as a NAT router does.
 
     Args:
         alias: ``host:port`` at which the other ZooKeeper reaches the sender; empty if no address is

@@ -1,10 +1,10 @@
 """Decoders for the parts of Kafka's and ZooKeeper's protocols that the relay needs.
 
-For most requests, only the header is decoded. Fetch requests, Fetch responses up to the records,
-LeaderAndIsr and AlterPartition are decoded completely. kafka-python has neither LeaderAndIsr nor
-AlterPartition, and is too slow for every frame. Tests compare the other decoders with kafka-python,
-version by version. ``request_properties`` decodes other requests, for rules for single messages and
-for the request log of a program. The layouts come from Kafka's
+Of most requests, this module decodes only the header. It decodes Fetch requests, LeaderAndIsr and
+AlterPartition completely, and Fetch responses up to the records. kafka-python has neither
+LeaderAndIsr nor AlterPartition, and is too slow for every frame. Tests compare the other decoders
+with kafka-python, version by version. ``request_properties`` decodes other requests, for rules for
+single messages and for the request log of a program. The layouts come from Kafka's
 ``clients/src/main/resources/common/message/*.json``.
 """
 
@@ -74,10 +74,7 @@ class FetchedPartition(NamedTuple):
 
 
 class LeadershipDecision(NamedTuple):
-    """A partition in LeaderAndIsr or AlterPartition.
-
-    Leader -1 means that the leader does not change.
-    """
+    """A partition in LeaderAndIsr or AlterPartition. Leader -1: the request has no leader."""
 
     topic: str
     partition: int
@@ -130,7 +127,7 @@ class Cursor:
         return bytes(self.data[self.at - size : self.at]).decode("utf-8", "replace")
 
     def name(self) -> str | None:
-        """Read a string that may be null."""
+        """Read a string, or None for null."""
         size = self.varint() - 1 if self.flexible else self.number(_I16)
         if size < 0:
             return None
@@ -149,7 +146,7 @@ class Cursor:
         return topic_id(bytes(self.data[self.at - 16 : self.at]))
 
     def tags(self) -> dict[int, int]:
-        """Skip the tagged fields. Return the position of each field, by its tag."""
+        """Skip the tagged fields. Return tag -> position of the field's value."""
         positions = {}
         for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
@@ -221,7 +218,7 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
 
 
 def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
-    """Decode the response to a Fetch of a version. Skip the records.
+    """Decode the response to a Fetch of this version. Skip the records.
 
     Raises:
         struct.error, IndexError: the frame is not such a response.
@@ -332,12 +329,12 @@ def has_answer(frame: Buffer, head: Header) -> bool:
 
 
 def sender(head: Header, frame: Buffer) -> int | None:
-    """Return the broker that sent a request; None for a client or an unknown sender.
+    """Return the id of the broker that sent a request; None for a client or an unknown sender.
 
-    The client id of a broker contains its node id: ``2`` to and from the controller,
-    ``broker-2-fetcher-0`` and ``raft-client-2``. But up to 0.10.2, a fetcher's client id contains
-    the leader's id (``ReplicaFetcherThread``). So for a Fetch, this function uses the replica id in
-    the request.
+    A broker's client id contains its node id: ``2`` (between broker and controller),
+    ``broker-2-fetcher-0``, ``raft-client-2``. But up to 0.10.2, a fetcher's client id contains the
+    leader's id (``ReplicaFetcherThread``). So for a Fetch, this function uses the request's replica
+    id.
     """
     if head.api == FETCH:
         replica = fetch(frame, head).replica
@@ -347,12 +344,12 @@ def sender(head: Header, frame: Buffer) -> int | None:
 
 
 def zookeeper_kind(frame: Buffer) -> int:
-    """Return the operation code of a ZooKeeper request, except of a connection's first request."""
+    """Return the operation code of a ZooKeeper request. A connection's first request has none."""
     return int(_I32.unpack_from(frame, 8)[0]) if len(frame) >= 12 else 0  # noqa: PLR2004
 
 
 def isr_node(frame: Buffer) -> tuple[str, int] | None:
-    """Return the partition whose state a write to ZooKeeper changes, or None."""
+    """Return (topic, partition) if a ZooKeeper write changes a partition's state, else None."""
     match = _ISR_NODE.match(frame, 16)
     return (match[1].decode(), int(match[2])) if match else None
 

@@ -37,12 +37,12 @@ class MessageRule:
             ``delay_s``. ``drop`` drops the message and closes its connection, because TCP cannot
             lose a single message. ``repeat`` sends a request a second time, on a new connection of
             the relay, like a client that retries. ``refuse`` responds with an error instead of the
-            broker: the broker does not get the request, or its response is replaced.
+            broker: the broker does not get the request, or the relay replaces its response.
         api: API key of the request; ``ANY_API`` means any request.
-        side: whether the rule applies to the request or to its response.
+        side: ``request`` or ``answer``: whether the rule is for the request or its response.
         source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
         target: receiver of the message, in the form of ``source``.
-        first: the rule applies to matching messages from this number on; they count from 1.
+        first: number, from 1, of the first matching message to which the rule applies.
         times: number of messages to which the rule applies; 0 means all.
         transactional_id: transactional id in the request; None means any.
         topics: names of topics, and topic ids if requests have ids; empty means any topic.
@@ -86,7 +86,7 @@ class MessageRule:
         """Return whether a request, or its response, matches the rule.
 
         Args:
-            properties: decodes the request's properties; called only if the rule uses properties.
+            properties: decodes the request's properties. It is slow, and called only if needed.
         """
         if self.api not in {ANY_API, head.api}:
             return False
@@ -108,7 +108,7 @@ class MessageRule:
         return bool(self.topics) or self.partition >= 0
 
     def partition_of(self, properties: Properties) -> tuple[str, int] | None:
-        """Return the first partition in a request that matches the rule."""
+        """Return (topic, number) of the first partition that matches the rule, or None."""
         for topic, partition in properties.partitions:
             if (not self.topics or topic in self.topics) and self.partition in {-1, partition}:
                 return topic, partition
@@ -135,7 +135,7 @@ class MessageCatcher:
         self.fitted = 0
 
     def catches(self, head: Header, properties: Callable[[], Properties]) -> bool:
-        """Count a message that matches the rule. Return whether the rule applies to the message."""
+        """Count a matching message. Return whether its number is in the range of the rule."""
         rule = self.rule
         if not rule.fits(head, properties):
             return False
@@ -150,7 +150,7 @@ class MessageInHand:
 
     Attributes:
         number: number of the message among all held messages, from 1.
-        waits: whether the message must wait although all earlier messages are forwarded.
+        waits: whether the rule still holds or delays the message.
         due: time at which a delayed message is forwarded, in seconds of the loop's clock.
         ends: the two nodes at the ends of its connection.
         partition: topic and number of the request's first partition that matches the rule, if any.

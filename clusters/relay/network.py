@@ -22,7 +22,7 @@ class Network:
     Args:
         relay: relay of the cluster.
         brokers: ids of the brokers.
-        topic_id: returns a topic's id in fetch requests; "" if brokers fetch by name.
+        topic_id: returns a topic's id, or "" if Fetch requests contain names.
         controllers: node numbers of the ZooKeepers or KRaft controllers that connect through the
             relay.
 
@@ -45,12 +45,12 @@ class Network:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links during the ``with`` block. After the block, forward all messages."""
+        """Apply rules to links during the ``with`` block. Then forward the held messages."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """During the block, hold responses to followers that have a HW above an offset."""
+        """During the block, hold each Fetch response to a follower with a HW above ``above``."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)
@@ -69,7 +69,7 @@ class Network:
         return [row for row in self._relay.held_messages() if row["what"] == what]
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
-        """Wait until the relay has held a message of one kind to each of these nodes.
+        """Wait until the relay has held a message of one kind to each node in ``targets``.
 
         Args:
             since_ns: messages before this time of the monotonic clock are ignored.
@@ -88,7 +88,7 @@ class Network:
         )
 
     def catch(self, rule: MessageRule) -> "CaughtMessages":
-        """Apply a rule for single messages until ``release``. Add the ids of the rule's topics."""
+        """Apply a rule for single messages until ``release``. The rule also matches topic ids."""
         ids = {self.topic_id(topic) for topic in rule.topics} - {""}
         return CaughtMessages(self._relay, replace(rule, topics=rule.topics | ids))
 
@@ -97,13 +97,13 @@ class Network:
         return [name.removeprefix(CLIENT) for name in self._relay.clients()]
 
     def name_client(self, name: str, pid: int) -> None:
-        """Identify a process, and processes that it starts, as the client ``name`` from now on."""
+        """Give later connections of this process and its descendants the client ``name``."""
         self._relay.name_client(name, pid)
 
     def record_requests(self, topics: Collection[str], group: str) -> None:
-        """Report to the watcher the requests that write to topics or commit offsets.
+        """Report to the watcher the requests that write to topics or commit offsets of the group.
 
-        A call without topics stops these reports, and removes the names of processes.
+        A call without topics stops these reports, and also forgets all ``name_client`` calls.
         """
         ids = {self.topic_id(topic) for topic in topics if topic} - {""}
         self._relay.record({*topics, *ids}, group)
@@ -121,10 +121,7 @@ class CaughtMessages:
         self._number = relay.catch(rule)
 
     def events(self, *names: str) -> list[Row]:
-        """Return the events so far, in order.
-
-        If names are given, return only events with these names.
-        """
+        """Return the events so far, in order: all events, or only the events with these names."""
         rows = self._relay.events(self._number)
         return [row for row in rows if not names or row["event"] in names]
 

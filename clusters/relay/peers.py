@@ -27,10 +27,10 @@ End = tuple[str, int]
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process that owns the other end, by itself or by a descendant.
+    """Return the name of the process that has the peer's socket, or whose descendant has it.
 
     Args:
-        roots: name of a process to its id.
+        roots: process name to process id.
     """
     inode = _inode(connection.getpeername(), connection.getsockname()) if roots else 0
     if not inode:
@@ -43,7 +43,7 @@ def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
 
 
 def _inode(end: End, other: End) -> int:
-    """Return the inode of the socket with one end of a connection. Return 0 if it is not known."""
+    """Return the inode of the socket at ``end`` of a connection, or 0 if it is not known."""
     if sys.platform != "linux":
         return 0
     hosts = (socket.inet_aton(host) for host, _ in (end, other))

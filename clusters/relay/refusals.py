@@ -2,10 +2,11 @@
 
 An error is legal only for some request versions and some kinds of producers. A broker returns some
 errors only before it executes the request, and others only after the append. The rules come from
-the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
-``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
-``GroupCoordinatorService``, ``FetchManager``. The list does not have THROTTLING_QUOTA_EXCEEDED,
-because only the controller returns it (``ControllerMutationQuotaManager``).
+the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (errors before an
+append), ``DelayedProduce`` (errors after it), ``TransactionCoordinator`` and
+``TransactionStateManager``, ``GroupCoordinatorService``, ``FetchManager``.
+THROTTLING_QUOTA_EXCEEDED is not in the list, because only the controller returns it
+(``ControllerMutationQuotaManager``).
 """
 
 import base64
@@ -63,11 +64,12 @@ class _Legal(NamedTuple):
     """The conditions under which an error is legal.
 
     Attributes:
-        acted: whether a broker returns the error before it executes the request, after it, or both.
+        acted: whether the broker returns the error ``before`` or ``after`` it executes the request,
+            or ``either``.
         since: first version of the request that may get the error.
         until: first later version that may not get the error.
         only: ``all`` for writes with acks=all, ``producer`` for records with a producer id,
-            ``transaction`` for requests with a transactional id, ``static`` for those with a
+            ``transaction`` for requests with a transactional id, ``static`` for requests with a
             ``group.instance.id``; empty for any.
     """
 
@@ -153,7 +155,7 @@ def refusable(api: int, error: str, *, acted: bool) -> bool:
 
 
 def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool:
-    """Return whether a broker may respond to this request with this error."""
+    """Return whether a broker may respond to this request with this error; see ``refusable``."""
     name = NAMES[error]
     if not refusable(head.api, name, acted=acted) or seen.acks == 0:
         return False
@@ -169,10 +171,7 @@ def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool
 
 
 def refusal(head: Header, seen: Properties, error: int) -> bytearray:
-    """Write a broker's error response to a request.
-
-    The response has every partition of the request.
-    """
+    """Return the bytes of a broker's error response, with every partition of the request."""
     answer = _Writer(flexible=head.version >= flexible_since(head.api))
     answer.add(_I32, head.correlation)
     answer.tags()
@@ -190,7 +189,7 @@ def refusal(head: Header, seen: Properties, error: int) -> bytearray:
 
 
 def _add_rest(answer: "_Writer", head: Header) -> None:
-    """Add the fields that follow the error, with the values for no producer id or no session."""
+    """Add the fields after the error. They say that there is no producer id, or no session."""
     producers = 0
     if head.api == INIT_PRODUCER_ID:
         producers = 1 + (head.version >= 6)  # noqa: PLR2004 - KIP-939
@@ -227,7 +226,7 @@ def _add_partitions(answer: "_Writer", head: Header, seen: Properties, error: in
 
 
 class _Writer:
-    """Writes a message from its beginning to its end. ``Cursor`` reads such a message."""
+    """Writes a message from its beginning to its end, in the format that ``Cursor`` reads."""
 
     def __init__(self, *, flexible: bool) -> None:
         self.data = bytearray()

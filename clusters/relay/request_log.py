@@ -1,10 +1,9 @@
 """The relay's reports of a program's requests. A request is reported when its outcome is known.
 
 The outcome is a response, or the end of the connection without a response. Each row describes a
-request and one of its partitions. An EndTxn, which has no partition, has one row. The row of a
-Produce contains the records in three cases: the write failed, the write got no response, or the
-response has the offset of an earlier response. So the judge can identify the program's outputs
-among these records.
+request and one of its partitions. An EndTxn, which has no partition, has one row. A Produce's row
+contains the records in three cases: the write failed, it got no response, or the broker dropped the
+records as duplicates. So the judge can identify the program's outputs among these records.
 """
 
 import base64
@@ -39,7 +38,7 @@ class ClientRequest(Protocol):
     frame: bytearray
 
     def properties(self) -> Properties:
-        """Decode the request's properties. If this is impossible, return no properties."""
+        """Decode the request's properties. Return no properties if the frame is malformed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +145,8 @@ class RequestLog:
     ) -> Row:
         """Return the columns about a partition's records.
 
-        The columns include the records if the write failed, or if the broker dropped the records as
-        duplicates. The records are duplicates if an earlier response had the same offset.
+        They include the records if the write failed, or if the broker dropped them as duplicates.
+        The response about duplicates has the offset of an earlier response.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}
@@ -158,7 +157,7 @@ class RequestLog:
         return row
 
     def _repeated(self, answer: AnsweredPartition) -> bool:
-        """Return whether an earlier response had this or a later offset. Store this offset."""
+        """Return whether an earlier response had this or a greater offset. Store the offset."""
         place = (answer.topic, answer.partition)
         offset = -1 if answer.offset is None else answer.offset
         last = self._last_offsets.get(place, -1)

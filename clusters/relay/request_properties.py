@@ -1,7 +1,7 @@
 """The properties of requests, and of the responses to a program. They are decoded only when needed.
 
-Rules for single messages use these properties, and so do checkers of a program under test. The
-layouts of the messages come from the sources that ``kafka_frames`` names.
+Rules for single messages and the checkers of a program under test use these properties. The layouts
+of the messages come from the sources that ``kafka_frames`` names.
 """
 
 import struct
@@ -206,7 +206,7 @@ def _add_partitions(cursor: Cursor, version: int) -> Properties:
 
 
 def _numbers(cursor: Cursor) -> tuple[tuple[str, int], ...]:
-    """Read an array of topics, each with an array of its partitions."""
+    """Read an array of topics and their partitions. Return (topic, partition) pairs."""
     places = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.text()
@@ -264,12 +264,12 @@ _READERS: Final[dict[int, tuple[Callable[[Cursor, int], Properties], int]]] = {
 
 
 def flexible_since(api: int) -> int:
-    """Return the first flexible version of a Fetch, or of a request with a reader."""
+    """Return the first flexible version (KIP-482) of Fetch, or of a request in ``_READERS``."""
     return FLEXIBLE_FETCH if api == FETCH else _READERS[api][1]
 
 
 def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
-    """Decode the response to a Produce, an offset commit or a request with a single error.
+    """Decode the response to a Produce, an offset commit or a request in ``SINGLE_ERROR``.
 
     For AddPartitionsToTxn, only responses to clients (up to version 3) can be decoded.
 

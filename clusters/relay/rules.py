@@ -1,4 +1,4 @@
-"""Rules and routes for the bytes between two nodes, as plain data for the harness and the relay."""
+"""Rules and routes for the bytes between two nodes. The harness sends them to the relay as JSON."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -40,11 +40,11 @@ class Route:
         upstream: host and port of the target node.
         server: number of the target node.
         source: number of the only node that uses this address; None if several nodes use it.
-        users: the kind of users of this address.
+        users: the users of this address: nodes, clients or both.
         zookeeper: whether the protocol is ZooKeeper's.
-        alias: for connections between ZooKeepers, ``host:port`` of the route back to the source.
-            The relay writes this address instead of the address that the source sends; other bytes
-            do not change. None for all other connections.
+        alias: for connections between ZooKeepers, ``host:port`` at which the target reaches the
+            source through the relay. It replaces the address that the source sends; other bytes do
+            not change. None for all other connections.
     """
 
     listen: tuple[str, int]
@@ -75,14 +75,14 @@ class RelayRule:
         delay_s: delay of every message.
         jitter_s: greatest additional random delay of a message; messages stay in order.
         bytes_per_s: limit on bytes per second for each connection; 0 means no limit.
-        what: messages to hold. ``hw``: responses to a follower's fetch with a HW above ``above``.
+        what: messages to hold. ``hw``: Fetch responses to a follower with a HW above ``above``.
             ``leadership``: a controller's requests (on KRaft: responses with metadata). ``isr``:
             changes of an ISR.
         topics: names of topics, and their ids if brokers fetch by id; empty means any topic.
         partition: number of the partition; -1 means any.
         above: the greatest HW that the relay forwards; None means the last HW sent to each
             follower.
-        to: number of the target node of ``misroute``.
+        to: for ``misroute``, the number of the node that gets the new connections.
     """
 
     kind: Kind
@@ -118,7 +118,7 @@ def is_controller(node: Node | None) -> bool:
 
 
 def client_name(client_id: str) -> str:
-    """Return the node name for a client, from the client id that it sends."""
+    """Return a client's node name: ``producer-0`` -> ``client:producer-0``."""
     return CLIENT + client_id
 
 
@@ -149,10 +149,10 @@ def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
 
 
 def ring(nodes: Iterable[int]) -> frozenset[Link]:
-    """Return the links to stop so that each node sees a majority, and all majorities differ.
+    """Return the links to stop for a fault like Jepsen's ``majorities-ring``.
 
-    Nodes form a ring, and each node stays connected to a majority of neighbours (Jepsen's
-    ``majorities-ring``). In a ring of three nodes, only one link is stopped.
+    Nodes form a ring. Each node stays connected to its neighbours, which are a majority with it. No
+    two nodes have the same majority. In a ring of three nodes, only one link is stopped.
     """
     circle = sorted(nodes)
     count = len(circle)

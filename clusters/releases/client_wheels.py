@@ -18,7 +18,7 @@ _PIP: Final = (
 
 
 def wheel_folder(requirement: str) -> Path:
-    """Return the directory from which a package is imported. pip downloads a missing package.
+    """Return the directory from which Python imports a package. If it is missing, pip downloads it.
 
     Several threads and processes may call this function at once.
 

@@ -84,9 +84,10 @@ def read_lock(path: Path) -> list[Jar]:
 def remote_storage_jars(release: Release) -> list[Jar]:
     """Return the jars that LocalTieredStorage needs on the class path, after the release's jars.
 
-    The list is empty if the release has no tiered storage. Not every release published its tests.
-    Such a release gets the test jar of the nearest older release, and that release's clients jar,
-    because some classes have moved since. The interface, RemoteStorageManager, is public (KIP-405).
+    The list is empty if the release has no tiered storage. If a release did not publish its test
+    jar, it gets the test jar of the nearest older release that did. It also gets that release's
+    clients jar, because some classes have moved since. The interface, RemoteStorageManager, is
+    public (KIP-405).
     """
     if release.number < TIERED_SINCE:
         return []
@@ -99,7 +100,7 @@ def remote_storage_jars(release: Release) -> list[Jar]:
 
 
 def remote_storage_classpath(release: Release) -> list[Path]:
-    """Return the paths of the jars from ``remote_storage_jars``, after their download."""
+    """Download the jars of ``remote_storage_jars`` if needed; return their paths."""
     return fetch(f"{REMOTE_STORAGE}-{release.version}", remote_storage_jars(release))
 
 
@@ -114,12 +115,12 @@ def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
 
 
 def classpath(release: Release) -> list[Path]:
-    """Return the paths of the release's jars in class path order, after their download."""
+    """Download the release's jars if needed; return their paths in class path order."""
     return fetch(release.version, locked_jars(release))
 
 
 def clients_classpath(release: Release) -> list[Path]:
-    """Return the paths of the jars of the release's Java clients, after their download."""
+    """Download the jars of the release's Java clients if needed; return their paths."""
     return fetch(
         f"{release.version}-clients",
         [jar for jar in locked_jars(release) if jar.artifact.startswith(_OF_CLIENTS)],
@@ -127,10 +128,10 @@ def clients_classpath(release: Release) -> list[Path]:
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:
-    """Return the paths of locked jars. Download missing jars, and verify all jars.
+    """Download missing jars, verify all jars, and return their paths.
 
-    Several threads and processes may call this function at once. If all jars are cached, it needs
-    no network.
+    Several threads and processes may call this function at once. If all jars are cached, the
+    function needs no network.
 
     Args:
         name: name of the set of jars, for its files in the cache.

@@ -1,8 +1,8 @@
 """The level of a broker's software: its jars, protocol version and message format version.
 
-An upgrade changes these three one after another, each broker by broker: first the jars, then
-``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). A
-broker's behaviour depends on all three: with an old protocol, the broker truncates by the old rule.
+Kafka's upgrade notes change the three in this order, on one broker after another: the jars, then
+``inter.broker.protocol.version``, then ``log.message.format.version``. A broker's behaviour depends
+on all three: with an old protocol, a new broker truncates its log by the old rule.
 
 On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. The
 version changes for all brokers at once, with the other features that a new cluster of that release
@@ -48,11 +48,10 @@ class Level:
 
     @classmethod
     def of(cls, release: Release, *, protocol: str = "", format: str = "") -> Self:  # noqa: A002 - Kafka's word
-        """Return a release's own level, or a lower level.
+        """Return the release's own level, or a lower level if ``protocol`` or ``format`` is older.
 
         Args:
-            protocol: newest protocol version allowed. If the release's own version is older, that
-                is used.
+            protocol: newest protocol version allowed; empty for the release's own.
             format: newest message format allowed. The result is never newer than the protocol.
 
         Raises:
@@ -66,7 +65,7 @@ class Level:
         """Return the level of a cluster that is started with these settings.
 
         Raises:
-            UsageError: see ``of``.
+            UsageError: a version in the settings is not valid.
         """
         spoken = METADATA if release.coordination == "kraft" else PROTOCOL
         return cls.of(release, protocol=settings.get(spoken, ""), format=settings.get(FORMAT, ""))
@@ -75,9 +74,9 @@ class Level:
     def truncation(self) -> Truncation:
         """The rule by which a replica that becomes a follower truncates its log.
 
-        Each release's ``ReplicaFetcherThread`` decides by the protocol. Since 2.1 it also checks
-        whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``).
-        Without epochs, the replica truncates to the HW at once. Before 2.1, such a replica sends a
+        The protocol decides (``ReplicaFetcherThread``). Since 2.1, a replica whose log has no
+        leader epochs truncates to the HW at once
+        (``AbstractFetcherThread.fetchTruncatingPartitions``). Before 2.1, such a replica sends a
         request to the leader. The response says that the leader has no epochs.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
@@ -91,7 +90,7 @@ class Level:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The level as cluster settings. 0.9 has no setting for the message format."""
+        """The settings of a cluster with this level. 0.9 has no setting for the message format."""
         if self.release.coordination == "kraft":
             return {METADATA: self.protocol}
         formats = {FORMAT: self.format} if self.release.number >= _FORMATS else {}
@@ -119,8 +118,8 @@ def upgrade_levels(
     The message format has a separate step only if the record format changes.
 
     Args:
-        protocol: newest protocol version allowed.
-        format: newest message format allowed.
+        protocol: newest protocol version allowed; empty for no limit.
+        format: newest message format allowed; empty for no limit.
     """
     level = start
     for release in releases:
@@ -138,7 +137,7 @@ def upgrade_levels(
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a protocol's or a format's version as numbers, for comparison.
+    """Return a version of a protocol or a format as numbers: ``0.10.2`` -> ``(0, 10, 2)``.
 
     Raises:
         UsageError: the text is not a version.
@@ -156,5 +155,5 @@ def _older(version: str, limit: str) -> str:
 
 
 def _magic(version: str) -> int:
-    """Return the record format (magic) for a message format version."""
+    """Return the record format (magic 0, 1 or 2) for a message format version."""
     return sum(numbers(version) >= since for since in (_FORMATS, _EPOCHS))

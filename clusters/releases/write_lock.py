@@ -2,8 +2,8 @@
 
 The name ``remote-storage`` writes the lock file for the jars with LocalTieredStorage.
 
-jgo (pure Python, no Maven needed) resolves the coordinates as Maven would. The lock file has each
-jar with its sha256. So a run only downloads jars, and resolves no coordinates.
+jgo (pure Python, no Maven needed) finds all jars that a release depends on, as Maven would. The
+lock file has each jar with its sha256. So a run only downloads the listed jars.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _CLASSIFIER = "test"
 
 
 def resolve(release: Release, repository: Path) -> dict[str, str]:
-    """Return a release's jars in class path order: ``group:artifact:version`` to sha256."""
+    """Return ``group:artifact:version`` -> sha256 of a release's jars, in class path order."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - slow to import, and needed here only
 
     context = MavenContext(repo_cache=repository, timeout=60)
@@ -39,7 +39,7 @@ def resolve(release: Release, repository: Path) -> dict[str, str]:
 
 
 def resolve_remote_storage(repository: Path) -> dict[str, str]:
-    """Return the published jars with LocalTieredStorage, which is from Kafka's own tests."""
+    """Return ``group:artifact:version:test`` -> sha256 of each published LocalTieredStorage jar."""
     from jgo.maven import MavenContext  # noqa: PLC0415 - slow to import, and needed here only
 
     context = MavenContext(repo_cache=repository, timeout=60)

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Return a 1-minimal subset of ``whole``, in order: no single item of it can be removed.
+    """Return a 1-minimal subset that has the property: every single item in it is necessary.
 
-    The result is only as reliable as ``does``. If ``does`` depends on chance, the result may have
-    an unnecessary item, or lack an item that made the property more frequent. For n items, the
-    worst case takes ``n² + 3n`` tests. If a single item is enough, ``2 log₂ n`` tests are enough.
+    The items stay in order. If ``does`` depends on chance, the result may contain an unnecessary
+    item. It may also lack an item that made the property more frequent. For n items, the worst case
+    takes ``n² + 3n`` tests. If a single item is enough, ``2 log₂ n`` tests are enough.
 
     Args:
-        whole: the items. The complete list has the property, which is not tested again.
+        whole: the items. The function does not test that the complete list has the property.
         does: tests whether a subset has the property. The subsets become smaller and smaller; the
             empty subset is tested too. No subset is tested twice.
     """

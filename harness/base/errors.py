@@ -26,10 +26,7 @@ class HighwaterError(Exception):
 
 
 class Interruption(BaseException):
-    """Ctrl-C or SIGTERM.
-
-    It is not a KeyboardInterrupt, because typer would report that error itself.
-    """
+    """Ctrl-C or SIGTERM. It is no KeyboardInterrupt, because typer would report that error."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -22,7 +22,7 @@ _SPECIAL: Final = (
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a file. Without permission to read its folder, return False."""
+    """Return whether the path is a file; False without permission to read its folder."""
     try:
         return path.is_file()
     except OSError:

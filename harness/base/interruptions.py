@@ -14,7 +14,7 @@ _undoing: list[Callable[[], str]] = []
 
 
 def announce(what: Callable[[], str]) -> None:
-    """Register a function that names the faults to heal before the process ends, or returns ""."""
+    """Register a function that returns the faults to heal as a sentence; "" for no faults."""
     _undoing.append(what)
 
 
@@ -25,7 +25,7 @@ def withdraw(what: Callable[[], str]) -> None:
 
 
 def tell(number: int) -> None:
-    """Print on standard error which faults will be healed before the process ends."""
+    """Print to standard error the signal and the faults that will be healed before the end."""
     sentences = "; ".join(filter(None, (what() for what in _undoing)))
     if sentences:
         line = f"highwater: {SIGNALS[number]}: before the end, {sentences}\n"
@@ -38,9 +38,9 @@ def tell(number: int) -> None:
 def hold_signals() -> Iterator[None]:
     """Delay signals until the end of the block, and print a line about each signal at once.
 
-    During the block, the signals have a handler and are not ignored: child processes inherit
-    ignored signals, but not handlers. Only the main thread gets signals, so in other threads this
-    function changes nothing.
+    During the block, the signals have a handler. If they were ignored instead, child processes
+    would inherit that. Only the main thread gets signals, so in other threads this function changes
+    nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -2,9 +2,9 @@
 
 A starting broker spends most of its time on reading and verifying thousands of classes. A dynamic
 archive (JEP 350) needs a base archive with the classes of the Java runtime. Both archives together
-about halve the CPU time of a start. The first use of a release or of Spark starts the JVM once
-more, only to write the archive. If the archive cannot be made, or does not match, the JVM starts
-without the archive.
+about halve the CPU time of a start. At the first use of a release or of Spark, the harness starts
+the JVM once more, only to write the archive. If the archive cannot be made, or does not match, the
+JVM starts without the archive.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ _ARCHIVES_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A program's archive, and the base archive that it needs.
+    """A program's archive (``top``), and the Java runtime's archive that it needs (``base``).
 
     The JVM ignores an archive of other jars or of another JVM, and an archive with a wrong
-    checksum. But the JVM exits if the file is missing or truncated, so this class checks both files
+    checksum. But if a file is missing or truncated, the JVM exits. So this class checks both files
     first.
     """
 
@@ -65,7 +65,7 @@ class Archive:
         return self.top.with_suffix(".json")
 
     def seal(self) -> None:
-        """Store the size and time of both files. A missing file is stored as None."""
+        """Store the size and time of both files; None for a missing file."""
         aside = self._seal.with_suffix(".new")
         aside.write_text(json.dumps(self._stamps()), encoding="utf-8")
         aside.replace(self._seal)
@@ -73,7 +73,7 @@ class Archive:
     def tried(self) -> bool:
         """Return whether both files still have the stored sizes and times.
 
-        If an archive could not be made, the result is true for a day.
+        After a failure (a file is missing), return True for a day: then the harness tries again.
         """
         try:
             sealed = json.loads(self._seal.read_bytes())
@@ -83,7 +83,7 @@ class Archive:
         return bool(sealed == self._stamps()) and (None not in sealed or age_s < _FAILURE_STANDS_S)
 
     def usable(self) -> bool:
-        """Return whether both files exist and did not change after ``seal``."""
+        """Return whether both files exist and have not changed since ``seal``."""
         return self.tried() and None not in self._stamps()
 
     def _stamps(self) -> list[list[int] | None]:
@@ -96,7 +96,7 @@ class Program:
 
     Attributes:
         name: the program's name, which is a part of the archive's file name.
-        jars: bytes that change when the jars change.
+        jars: bytes that identify the jars, such as the release's lock file.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Program:
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
     """Return JVM flags that use the program's archive. Make the archive on the first call.
 
-    While another process makes the archive, a JVM starts without the archive, because waiting would
+    While another process makes the archive, return flags without the archive, because waiting would
     take longer.
 
     Args:
@@ -130,7 +130,7 @@ def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
     """Run the block in one thread or process at a time. The lock ends with its process.
 
     Raises:
-        BlockingIOError: another thread or process has the lock, and ``wait`` is false.
+        BlockingIOError: another thread or process has the lock, and ``wait`` is False.
     """
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -138,7 +138,7 @@ def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _archive(program: Program) -> Archive:
-    """Return the archive's paths; the names change with the jars and with the JVM."""
+    """Return the archive's paths. Other jars, or another JVM, have other paths."""
     folder = cache_directory() / "archives"
     folder.mkdir(parents=True, exist_ok=True)
     built = program.java.resolve().parent.parent / "release"
@@ -151,10 +151,7 @@ def _archive(program: Program) -> Archive:
 
 
 def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
-    """Make both files under temporary names and rename them.
-
-    Then, or after a failure, call ``seal``.
-    """
+    """Make both files under temporary names, and rename them. Then, or on failure, seal."""
     with contextlib.suppress(HarnessError, subprocess.SubprocessError):
         with exclusive(archive.base.with_suffix(".lock")):  # all programs share this base
             if not archive.base.exists():
@@ -174,7 +171,7 @@ def _dump(java: Path, base: Path) -> None:
 
 
 def _tidy(archive: Archive) -> None:
-    """Remove the program's older archives, which belong to other jars or to another JVM."""
+    """Remove the program's oldest archives; keep the newest ``_ARCHIVES_MAX``."""
     name = archive.top.name.rsplit("-", 2)[0]
     paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
     for old in paths[:-_ARCHIVES_MAX]:

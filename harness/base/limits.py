@@ -24,12 +24,12 @@ class Limit(NamedTuple):
 
     @property
     def lasting(self) -> str:
-        """A limit in seconds as text, such as ``1s to 1h``, in the command line's notation."""
+        """The limit as text, in the command line's notation for seconds: ``1s to 1h``."""
         return f"{_duration(self.least)} to {_duration(self.most)}"
 
 
 def out_of_range(value: float, least: float, most: float, what: str) -> UsageError:
-    """Return the error for a number out of range: ``2,000,000,000 partitions: out of range``."""
+    """Return an error such as ``2,000,000,000 partitions: out of range``; ``what`` is the noun."""
     return UsageError(
         f"{value:,.15g} {what}: out of range", hint=f"From {least:,.15g} to {most:,.15g}."
     )

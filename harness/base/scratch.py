@@ -42,7 +42,7 @@ def temporary(name: str) -> Iterator[Path]:
 
 
 def _locked_folder() -> Path:
-    """Make a folder that stays locked until this process ends.
+    """Make a folder and lock it until this process ends.
 
     The function registers the removal before it makes the folder, because an interruption is
     possible at any time.
@@ -60,8 +60,8 @@ def _locked_folder() -> Path:
 def _clear_left() -> None:
     """Remove the temporary directories that no running process has locked.
 
-    A process id cannot replace the lock: another container may use the same directory and the same
-    ids.
+    A process id in the name would not replace the lock: a process in another container may use the
+    same directory and have the same id.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         if "-" in left.name.removeprefix(_FOLDER):

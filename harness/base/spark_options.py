@@ -15,7 +15,7 @@ class SparkOptions:
     Attributes:
         master: URL of a Spark master (``local[4]``, ``spark://HOST:PORT``, …). None means
             ``local[*]``.
-        remote: URL of a Spark Connect server (``sc://HOST:PORT``), instead of a master.
+        remote: URL of a Spark Connect server (``sc://HOST:PORT``), instead of ``master``.
         session: a Spark session of the caller, classic or Connect, instead of ``master`` and
             ``remote``. The harness does not change its settings and does not stop it.
         driver_memory: heap of the JVM that this process starts. A server ignores it.

@@ -16,10 +16,10 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 
 def nearest_release(name: str, candidates: Iterable[str]) -> str:
-    """Return the hint for an unknown release: the releases of its line, or the nearest releases.
+    """Return the hint for an unknown release: releases of the same line, or the nearest releases.
 
-    If the name is a line, such as 3.9, the hint lists the releases of that line. A name that is not
-    a number is compared as text.
+    A line is a number such as 3.9, for the releases 3.9.0, 3.9.1 and so on. If the name is a line,
+    or no number, the function compares it as text.
     """
     names = list(candidates)
     number, numbers = _number(name), {candidate: _number(candidate) for candidate in names}
@@ -35,7 +35,7 @@ def nearest_release(name: str, candidates: Iterable[str]) -> str:
 
 
 def _number(name: str) -> tuple[int, ...]:
-    """Return a release's numbers, without the part after a hyphen; empty if it has no numbers."""
+    """Return a release's numbers: ``3.9.2-zk`` -> ``(3, 9, 2)``; empty if the name has none."""
     version = name.partition("-")[0]
     return tuple(map(int, version.split("."))) if _VERSION.fullmatch(version) else ()
 

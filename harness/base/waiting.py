@@ -10,10 +10,7 @@ _T = TypeVar("_T")
 
 
 class NotYetError(Exception):
-    """An observation is not available yet, or an attempt was too early.
-
-    The message says what is missing.
-    """
+    """An observation is not available yet. The message says what is missing."""
 
 
 def await_condition(
@@ -32,7 +29,7 @@ def await_condition(
             bool cannot explain a timeout.
         until: the condition. Without a condition, the first result of ``look`` is returned.
         what: the condition as text, for the message "waited 30 s for <what>".
-        passing: errors of ``look`` that are ignored until the limit, as ``NotYetError`` always is.
+        passing: errors of ``look`` that are ignored until the limit, in addition to NotYetError.
 
     Raises:
         WaitTimeoutError: the limit passed; the message has the last observation.
@@ -64,7 +61,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """A condition for ``until``: another condition has been true for ``for_s`` seconds."""
+    """A condition for ``until``: the given condition has been true for ``for_s`` seconds."""
 
     def __init__(
         self,
@@ -79,7 +76,7 @@ class SteadyCondition(Generic[_T]):
         self._since: float | None = None
 
     def __call__(self, seen: _T) -> bool:
-        """Return whether the other condition has been true for long enough."""
+        """Return whether the given condition has been true for ``for_s`` seconds."""
         if not self._until(seen):
             self._since = None
             return False

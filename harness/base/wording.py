@@ -10,11 +10,11 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return ``a``, ``a and b`` or ``a, b and c``. Without words, return an empty text."""
+    """Return ``a``, ``a and b`` or ``a, b and c``; an empty text without words."""
     *first, last = list(words) or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def exact(number: float) -> str:
-    """Return the shortest decimal without an exponent that equals the number."""
+    """Return the number's shortest decimal without an exponent: ``1e-07`` -> ``0.0000001``."""
     return format(Decimal(repr(number)), "f").removesuffix(".0")

@@ -1,1 +1,1 @@
-"""Cells, rows and results of campaigns (many runs): matrices and nightly runs."""
+"""Campaigns: many runs, as matrices or nightly runs. Their cells, rows and results."""

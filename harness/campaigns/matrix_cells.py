@@ -1,4 +1,4 @@
-"""A matrix: runs with all combinations of some settings. Its axes, cells and results.
+"""A matrix: a run for each combination of some settings. Its axes, cells and results.
 
 <store>/<matrix>/
   matrix.json                 axes, cells, skipped combinations; written before the first run
@@ -70,7 +70,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def happened(self) -> str:
-        """The story's name, or the faults of the random schedule."""
+        """The story's name, or the faults of the random schedule, or ``no faults``."""
         return self.story or self.nemesis or "no faults"
 
     @property
@@ -93,15 +93,12 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
-        """All values of the setting except release and seed.
-
-        The matrix page has a row for each combination of these values.
-        """
+        """A row of the matrix page: all values of the setting except release and seed."""
         return self.happened, self.acks, self.min_isr, self.unclean, self.machinery
 
     @classmethod
     def fields_of(cls, plan: Plan) -> dict[str, object]:
-        """Return a plan's value for each setting of the matrix, by name."""
+        """Return setting name -> value in a plan, for each setting of a matrix."""
         return {
             "kafka": plan.kafka,
             "driver": plan.driver,
@@ -139,7 +136,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     """The result of a cell.
 
     Attributes:
-        unseen: number of acknowledged records whose offsets no reader reached.
+        unseen: number of acknowledged records whose offsets the final read may not have reached.
         divergent: number of offsets at which replicas hold different records.
         as_predicted: whether the run ended as the release's rules predict; None without a
             prediction.
@@ -147,11 +144,11 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
             ``not-reproduced`` or ``unknown``. None if the model did not judge the run.
         report: path of the run's page, relative to the folder of the page that lists the run.
         problem: reason why the harness ended the run early; None if the run was completed.
-        counted: whether the checkers could count losses. Otherwise the numbers of records are not
+        counted: whether the checkers could count losses. If False, the numbers of records are not
             valid.
         others: numbers of other anomalies, by kind: ``2 duplicate, 1 G1a``.
-        unacknowledged_s: the longest observed outage (see ``harness.runs.availability``) without an
-            acknowledgement; None if no outage was observed.
+        unacknowledged_s: the longest time without an acknowledgement (see
+            ``harness.runs.availability``); None if it was not measured.
         leaderless_s: the longest outage without a leader.
         unsynced_s: the longest outage with too few in-sync replicas.
     """
@@ -180,7 +177,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> str:
-        """Lost and acknowledged records, such as ``1 / 4``; a dash if losses cannot be counted."""
+        """Lost and acknowledged records, ``1 / 4``; a dash if losses cannot be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @classmethod
@@ -224,7 +221,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
     """The axes of a matrix. Every combination of values that can be run is a cell.
 
     Attributes:
-        nemeses: sets of faults for random schedules. Like each story, each set has its own cells.
+        nemeses: sets of faults for random schedules. A cell has one set or one story.
         deliveries: the producers' kinds of delivery. If empty, the story decides the delivery;
             without a story, the delivery is ``plain``.
         group_protocols: protocols of a group of readers. Not for stories.
@@ -251,7 +248,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """A planned or completed matrix, as in ``matrix.json``.
 
     Attributes:
-        seconds: wall time of all sessions so far in which cells were run.
+        seconds: wall time spent on the cells so far, in all calls of ``highwater matrix``.
     """
 
     axes: Axes
@@ -278,7 +275,7 @@ class MatrixFolder:
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix that ``names`` name; None if ``names`` are names of runs."""
+        """Return the matrix with the name ``names[0]``; None if there is no such matrix."""
         folder = cls._at(names[0], store)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name only this matrix, or only runs.")
@@ -304,9 +301,9 @@ class MatrixFolder:
         return self.path / "index.html"
 
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
-        """Yield names and rows of earlier judged matrices beside this matrix, latest first.
+        """Yield name and rows of each judged matrix beside this matrix, latest first.
 
-        A matrix without ``--name`` is named after its start time.
+        The names give the order: a matrix without ``--name`` is named after its start time.
         """
         here = self.path.resolve()
         beside = [path.parent for path in here.parent.glob("*/cells.json")]
@@ -359,7 +356,7 @@ class MatrixFolder:
 
 
 def _place(folder: Path) -> list[str | int]:
-    """Return a directory's sort key. By this key, part 2 comes before part 10."""
+    """Return a sort key for directories: ``part-10`` -> ``["part-", 10, ""]``."""
     parts = re.split(r"(\d+)", folder.name)
     return [int(part) if part.isdecimal() else part for part in parts]
 

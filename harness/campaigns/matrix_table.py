@@ -44,7 +44,7 @@ SCHEMA: Final = pa.schema(
 
 
 def write_parquet(rows: list[dict[str, Any]], file: Path) -> None:
-    """Write rows with the columns of ``SCHEMA``. Replace the file only after a complete write."""
+    """Write rows with the columns of ``SCHEMA``. Replace an old file atomically."""
     partial = file.with_suffix(".parquet.partial")
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), partial)
     partial.replace(file)

@@ -34,10 +34,7 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
-    """One run of a nightly campaign.
-
-    A setting that is not given has its default.
-    """
+    """One run of a nightly campaign. This class adds defaults to the settings of a matrix cell."""
 
     driver: str = "local"
     story: str | None = None
@@ -49,7 +46,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def under(self) -> str:
-        """The settings on which Kafka's guarantee depends, as text."""
+        """The settings on which Kafka's guarantee depends: ``acks=all, min.isr 2, client java``."""
         unclean = ", unclean elections" if self.unclean else ""
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         others = "".join(f", {words}" for words in self.clients)
@@ -84,7 +81,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 def fields(cell: MatrixSetting) -> dict[str, Any]:
-    """Return the settings of a cell of any type, by name."""
+    """Return setting name -> value of a cell, without the cell's other fields."""
     return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 
@@ -92,9 +89,9 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
     """A cell planned for a night.
 
     Attributes:
-        why: reason for the choice of the cell. ``failed``: its last result was bad. ``canary``: it
-            must lose records. ``baseline``: every release runs it. ``drawn``: the cell was chosen
-            at random.
+        why: reason for the choice of the cell. ``failed``: its last result was bad. ``canary``: the
+            run must lose records. ``baseline``: every release runs this cell. ``drawn``: the cell
+            was chosen at random.
         seconds: the longest time that the cell may take.
     """
 
@@ -137,7 +134,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     Attributes:
         state: ``good`` means that the run ended as the model predicts, even with a loss.
         lost, acknowledged, divergent: numbers of records; 0 if the run was not judged.
-        counted: whether the checkers could count losses. Otherwise the numbers are not valid.
+        counted: whether the checkers could count losses. If False, the numbers are not valid.
         unacknowledged_s, leaderless_s, unsynced_s: the longest outages, as in
             ``harness.campaigns.matrix_cells.MatrixRow``.
     """
@@ -159,12 +156,12 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> str:
-        """Lost and acknowledged records, such as ``1 / 4``; a dash if losses cannot be counted."""
+        """Lost and acknowledged records, ``1 / 4``; a dash if losses cannot be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @property
     def troubled(self) -> bool:
-        """True if a maintainer should examine this cell."""
+        """True if the state is not ``good``, so that a maintainer should examine the cell."""
         return self.state != "good"
 
 
@@ -184,7 +181,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return settings that must lose records every night, in old or in all releases."""
+    """Return the canaries of every night: one with an old release, the others with ``newest``."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),

@@ -22,7 +22,7 @@ EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightChanges:
-    """The settings whose result changed since they last ran. The worst result of a night counts.
+    """Changes since the last night of each setting. The worst of a night's results counts.
 
     Attributes:
         new: settings with a bad result tonight, but not before.
@@ -59,11 +59,11 @@ class ReleaseOutages:
 
     Attributes:
         measure: the kind of outage, from ``harness.runs.availability.MEASURES``.
-        now_s: the median of the longest outages of tonight's cells.
-        before_s: each of these settings has a median of its outages in earlier nights; the median
-            of these. None if no setting ran before.
-        cells: number of tonight's cells that ran before, too. If no cell ran before, the number of
-            all tonight's cells.
+        now_s: the median length in tonight's cells.
+        before_s: the median over the same settings, each with its median of earlier nights. None if
+            no setting ran before.
+        cells: number of cells in ``now_s``: tonight's cells that also ran before; all of tonight's
+            cells if none ran before.
     """
 
     kafka: str
@@ -83,7 +83,7 @@ class ReleaseOutages:
 def outages(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[ReleaseOutages]:
-    """Return the outages that tonight's cells observed, by release and kind."""
+    """Return a value for each release and kind of outage in tonight's cells."""
     earlier = [mark for mark in history if mark.night < night]
     rows = []
     for name, measure in MEASURES.items():
@@ -114,7 +114,7 @@ def _gravity(mark: CellResult) -> tuple[int, str]:
 
 
 def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
-    """Return the worst result of every setting in the last night in which the setting ran."""
+    """Return setting (``key``) -> its worst result in the last night in which it ran."""
     last: dict[str, CellResult] = {}
     for mark in marks:
         seen = last.get(mark.key)
@@ -123,7 +123,7 @@ def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
 
 
 def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
-    """Return the canaries that lost no record in any cell."""
+    """Return the names of the canaries that lost no record in any cell."""
     canaries = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
     return [name for name in names if name not in canaries]
 
@@ -165,7 +165,7 @@ class NightOutcome:
 
     @cached_property
     def changes(self) -> NightChanges:
-        """The changes since the nights before: new, ongoing, resolved, waiting."""
+        """The changes since earlier nights."""
         return compare(self.history, self.marks, self.night)
 
     @cached_property
@@ -180,7 +180,7 @@ class NightOutcome:
 
     @property
     def headline(self) -> str:
-        """The night in one sentence, with the total numbers of cells and releases."""
+        """A sentence with the numbers of cells, releases and cells that are not good."""
         good, everything = self.states["good"], len(self.marks)
         kafkas = len({mark.kafka for mark in self.marks})
         where = f"{count(everything, 'cell')} on {count(kafkas, 'release')}"
@@ -192,7 +192,7 @@ class NightOutcome:
 
     @property
     def counts(self) -> str:
-        """The number of cells by state, as text."""
+        """The number of cells by state, as text: ``40 good, 0 unknown, 1 missing, 0 bad``."""
         return ", ".join(f"{self.states[state]:,} {state}" for state in STATES)
 
     def reasons(self) -> list[str]:

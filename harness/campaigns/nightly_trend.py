@@ -64,7 +64,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
 def extend(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[CellResult]:
-    """Return the history with the results of this night, for the last ``NIGHTS`` nights."""
+    """Replace the results of ``night`` in the history. Return the last ``NIGHTS`` nights."""
     others = [mark for mark in history if mark.night != night]
     nights = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
     everything = sorted([*others, *tonight], key=lambda mark: mark.night)

@@ -26,10 +26,7 @@ CALM_RATE: Final = 2_000
 def common(
     bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
 ) -> Settings:
-    """Return settings for every client.
-
-    Settings in ``quirks`` belong to the release and have priority.
-    """
+    """Return settings for every client. The release's settings ``quirks`` have priority."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -54,7 +51,7 @@ def common(
 
 
 def renamed(settings: Settings, names: Mapping[str, str]) -> Settings:
-    """Return the settings that another library supports, under that library's names."""
+    """Return settings under another library's names; leave out settings without such a name."""
     return {
         other: settings[name] for name, other in names.items() if settings.get(name) is not None
     }
@@ -114,7 +111,7 @@ def consumer(
     reset: str = REPORTED,
     protocol: str = CLASSIC,
 ) -> Settings:
-    """Return settings for a consumer that reports a position outside the log, without a reset.
+    """Return settings for a consumer. If a position is outside the log, it reports an error.
 
     The Python binding requires a group id. librdkafka looks for the coordinator of that group even
     if the group has no members, so brokers create ``__consumer_offsets``. The cluster driver keeps
@@ -122,8 +119,8 @@ def consumer(
 
     Args:
         group: the group of the consumer; without a group, the caller assigns partitions.
-        reset: ``earliest`` or ``latest`` for a consumer that resets its offset itself, as in
-            applications.
+        reset: ``earliest`` or ``latest`` if the consumer must reset its position itself, as in
+            applications, instead of reporting an error.
         protocol: the group's protocol: ``classic``, or ``consumer``, in which brokers set the
             session timeout (KIP-848, ``harness.releases.group_protocols``).
     """

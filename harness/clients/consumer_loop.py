@@ -70,7 +70,7 @@ class ConsumerLoop:
         self._dies = threading.Event()
 
     def die_at_work(self) -> None:
-        """Stop at the records of the next poll, as if their processing never ends.
+        """Let the consumer stop for ever after its next poll, before it processes the records.
 
         These records do not count as read.
         """
@@ -88,13 +88,13 @@ class ConsumerLoop:
 
     @property
     def given(self) -> dict[int, int]:
-        """Partition to the offset after the last record that the consumer or its group got."""
+        """Partition to the next offset to read, as in ``TrackedConsumer.positions``."""
         return {} if self._reader is None else self._reader.positions()
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
         """Read until ``stop`` is set. Then leave the group, unless ``answer_limit_s`` is 0.
 
-        A member that leaves sends a request to the coordinator. librdkafka waits for the response
+        To leave, the member sends a request to the coordinator. librdkafka waits for the response
         without a limit.
         """
         mean_s = self._plan.workload.churn_s
@@ -106,7 +106,7 @@ class ConsumerLoop:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
     def leave(self) -> None:
-        """Close the consumer in the background, so that it leaves its group."""
+        """Let the consumer's thread end the loop and leave the group. Do not wait for this."""
         self._leaves.set()
 
     def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:
@@ -149,7 +149,7 @@ class ConsumerLoop:
                 reader.drop()
 
     def _journal(self, process: str) -> GroupJournal | None:
-        """Return a group member's journal. None for other readers, and in runs without members."""
+        """Return a group member's journal; None without a group or in a plan without members."""
         if self._joins is None or not self._plan.workload.members:
             return None
         return GroupJournal(self._recorder, process=process, group=self._joins.group)

@@ -1,11 +1,11 @@
 """Outcomes of deliveries after an error: the record is not in the log (fail), or may be (info).
 
 librdkafka knows whether a record may have been written (``rd_kafka_message_status``), but its
-Python binding does not return that. An error code is not enough: a delivery report has the error of
-the *last* attempt, and with retries an earlier attempt may have been written. So an error in a
-delivery report is ``info``. It is ``fail`` only if the client does not retry and the broker
-returned an error before it appended the record. A record that ``produce`` itself refuses is always
-``fail``, because it was never queued.
+Python binding does not return this status. An error code is not enough: a delivery report has the
+error of the *last* attempt. With retries, the broker may have written an earlier attempt. So a
+delivery report with an error is ``info``. It is ``fail`` only if the client does not retry and the
+broker returned the error before it appended the record. A record that ``produce`` itself refuses is
+always ``fail``, because it was never queued.
 
 A record in a transaction has the transaction's outcome (KIP-98). A transaction is committed only if
 its producer requests the commit from the coordinator (EndTxn). A transaction is aborted by its
@@ -64,7 +64,7 @@ client's queue."""
 
 
 def delivered(code: int, *, retries: bool) -> str:
-    """Return the outcome of a record whose delivery report has this error code.
+    """Return the outcome of a record with this error code in its delivery report.
 
     Args:
         retries: whether the client may have sent the record more than once.
@@ -79,9 +79,9 @@ LOST_PRODUCER: Final = frozenset(
 
 
 def not_committed(code: int, *, aborted: bool) -> str:
-    """Return the outcome of a transaction whose requested commit failed with an error code.
+    """Return the outcome of a transaction whose commit request failed with an error code.
 
     Args:
-        aborted: whether the client then aborted the transaction, and the abort was acknowledged.
+        aborted: whether the client then aborted the transaction, and got an acknowledgement.
     """
     return FAIL if aborted and code not in LOST_PRODUCER else INFO

@@ -1,7 +1,7 @@
 """The brokers from which a reader fetches: the leader, or a follower in its own rack (KIP-392).
 
-A record does not have the id of the broker that sent it. But librdkafka's statistics contain, for
-each partition, the broker from which the client fetches now, the leader, and the number of records
+A record does not contain the id of the broker that sent it. But librdkafka's statistics contain for
+each partition: the broker from which the client fetches now, the leader, and the number of records
 received so far.
 """
 
@@ -14,7 +14,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records a reader's source broker whenever records arrive or the source broker changes."""
+    """Records a reader's source broker when records arrive, and when the source broker changes."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder

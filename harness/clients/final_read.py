@@ -1,10 +1,10 @@
 """The final read: write a fence record into every partition, then read up to it.
 
 The fence is a partition's last record. A reader that has read the fence has passed every earlier
-offset. So a record that it did not return is not in the log, or belongs to a transaction that was
-not committed. The reader is read_committed, so it stops at the last stable offset, where the first
-open transaction begins. If that offset does not move although all transactions must have ended, the
-final read of the partition ends there. A longer log does not need more memory.
+offset. So a record that the reader did not return is not in the log, or its transaction was not
+committed. The reader is read_committed, so it stops at the last stable offset: there the first open
+transaction begins. All transactions must end within a time limit. If the last stable offset still
+does not move, the final read of the partition ends there. The memory does not grow with the log.
 """
 
 import contextlib
@@ -50,8 +50,8 @@ class PartitionRead:
     Attributes:
         complete: whether the fence was acknowledged, and all records up to the fence were read.
         problem: reason why the read is not complete, as a sentence. None if it is complete, or if
-            it ended at ``standing``.
-        standing: the last stable offset, if the read ended there, before the fence.
+            an open transaction ended it.
+        standing: set if an open transaction ended the read before the fence.
     """
 
     partition: int
@@ -65,11 +65,10 @@ class LastStableOffsets:
 
     A read_committed reader stops before the first open transaction of a partition (KIP-98). The
     reader does not know whether that transaction will end. But a coordinator aborts a transaction
-    after a time limit. A transaction that is open for longer never ends.
+    after a time limit. A transaction that is still open after this limit never ends.
 
     Args:
-        fences: for each partition, the offset of a record that every in-sync replica has; None
-            without a record.
+        fences: partition to the offset of its fence record; None if no fence was acknowledged.
         limit_s: seconds after which all transactions must have ended. If None, no partition is
             ``standing``.
         ask: requests the last stable offset from a partition's leader; -1 without a response.
@@ -94,16 +93,16 @@ class LastStableOffsets:
         self._ends: dict[int, tuple[int, float]] = {}
 
     def reached(self, partition: int, offset: int) -> None:
-        """Record that the reader has read all records below an offset, and no record after it."""
+        """Record that the reader waits at ``offset``: all earlier records are read."""
         fence = self._fences[partition]
         if fence is not None and 0 <= offset <= fence and self._at(partition) != offset:
             self._ends[partition] = (offset, self._clock())
 
     def silent(self, partitions: Iterable[int]) -> None:
-        """Ask leaders for last stable offsets that a reader may never reach.
+        """Ask leaders for last stable offsets at which the reader may not be able to arrive.
 
-        If compaction removed the records just below that offset, a reader stays before the gap: it
-        gets no record and no end of the partition.
+        Compaction may have removed the records just below that offset. Then the reader stays before
+        the gap: it gets no record and no end of the partition.
         """
         if self._limit_s is None:
             return
@@ -150,7 +149,7 @@ def final_read(
 ) -> tuple[PartitionRead, ...]:
     """Write a fence record into every partition of the plan's topic, and read up to the fence.
 
-    Half of the time limit is for the writes of these records. So a partition without a leader does
+    At most half of the time limit is for writing the fences. So a partition without a leader does
     not prevent the read of the other partitions.
 
     Args:
@@ -183,7 +182,7 @@ def final_read(
 
 
 def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: float) -> None:
-    """Wait until no partition has grown for ``_SETTLED_S``, or until the deadline.
+    """Wait until all partitions have had the same ends for ``_SETTLED_S``, or until the deadline.
 
     With acks=0 a record counts as sent as soon as it is in the socket, but the broker may not have
     read it yet. The fence arrives on another connection. Without this wait, the fence could get a
@@ -203,7 +202,10 @@ def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: fl
 def _fence(
     plan: Plan, recorder: Recorder, settings: Settings, deadline: float
 ) -> dict[int, int | None]:
-    """Write the fence records; return their offsets. Every attempt sends a new record once."""
+    """Write the fence records; return their offsets by partition, None without a response.
+
+    Every attempt sends a record with a new name, and the client never sends a record twice.
+    """
     row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
     settings = {**settings, "linger.ms": 0, "message.timeout.ms": int(_TRY_S * 1000)}
     sender = Sender(
@@ -238,7 +240,7 @@ def _read(
     stable: LastStableOffsets,
     deadline: float,
 ) -> dict[int, int]:
-    """Read every partition to its fence or its end; return the last offsets read, or -1.
+    """Read every partition to its fence or its end; return partition -> last offset read, or -1.
 
     If a partition's last stable offset does not move, the read of the partition ends there.
     """
@@ -289,10 +291,10 @@ def _pass_ends(
     reached: dict[int, int],
     stable: LastStableOffsets,
 ) -> None:
-    """Record the partition ends that the reader has reached.
+    """Handle the client's reports that it has reached the end of a partition.
 
-    The last offset before the end may be a transaction marker, which a reader never gets. So
-    without a fence, the end itself counts as reached.
+    The last offset before the end may be a transaction marker, which a reader never gets. So if the
+    partition has no fence, the offset before the end counts as reached.
     """
     for answer in answers:
         error, partition = answer.error(), answer.partition() or 0
@@ -304,12 +306,12 @@ def _pass_ends(
 
 
 def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
-    """Return the last offset that a consumer may read; -1 if there is none, or if it is unknown."""
+    """Return the last offset that a consumer may read; -1 if the partition is empty or unknown."""
     return max(_readable_end(client, topic, partition) - 1, -1)
 
 
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
-    """Return a partition's first offset. A reader at an earlier offset would get an error.
+    """Return a partition's first offset, because a reader at an earlier offset gets an error.
 
     The result is 0 if the first offset is unknown. The first offset is above 0 only with a remote
     tier, or after records expired or a fault deleted records.
@@ -327,7 +329,7 @@ def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: 
 
 
 def _readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
-    """Return the end offset for a consumer of this isolation level; -1 if unknown."""
+    """Return the end offset for the client's isolation level; -1 if unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
     except KafkaException:

@@ -107,7 +107,7 @@ class NamedTransactions:
         return offsets[0]
 
     def send_on(self, value: str, partition: int, *, size: int = 0) -> None:
-        """Send a record within the transaction, without waiting for a response."""
+        """Send a record within the transaction. Do not wait for the response."""
         self._queue(value, partition, lambda _: None, size)
         self._session.client.poll(0)
 
@@ -134,7 +134,7 @@ class NamedTransactions:
         return self._end(self._session.commit).outcome
 
     def abort(self) -> str:
-        """Abort the transaction. Return the error, or an empty text."""
+        """Abort the transaction. Return the name of the error, or an empty text."""
         return self._end(self._session.abort).error or ""
 
     def renew(self) -> None:

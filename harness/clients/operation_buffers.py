@@ -37,12 +37,13 @@ class SendBuffer:
     callbacks.
 
     To save time, a response is stored as three integers in a list. Names and partitions are
-    computed from the sequence numbers later. The clock is read once for each burst of records and
-    once for each poll. So a recorded interval may be longer than the real interval, but never
-    shorter. At a low rate, a burst has one record and a poll handles one response.
+    computed from the sequence numbers later. The buffer reads the clock once before it sends a
+    group of records (a burst), and once after each poll. So a recorded interval may be longer than
+    the real interval, but never shorter. At a low rate, a burst has one record and a poll handles
+    one response.
 
     Args:
-        named: returns a record's name for its sequence number, if names have another form.
+        named: sequence number to record name, if names have another form.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class SendBuffer:
         self._written_ns = self._clock()
 
     def burst(self) -> Answered:
-        """Return the callback for delivery reports of records that are sent from now on."""
+        """Begin a burst. Return the callback for the delivery reports of its records."""
         invoke_ns = self._clock()
 
         def answered(sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
@@ -91,7 +92,7 @@ class SendBuffer:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Record that a poll has ended. Write the buffered rows if they are many or old.
+        """Record that a poll has ended. If the buffered rows are many or old, write them.
 
         The producer calls this method after every poll.
         """
@@ -115,7 +116,7 @@ class SendBuffer:
     def _lost(
         self, invoke_ns: int, sequence: int, error: ClientError, message: DeliveredRecord
     ) -> None:
-        """Record an error. If the harness purged the record, there was no response."""
+        """Record a delivery error. Without a response (a purged record), it has no end time."""
         outcome = self._outcomes.delivered(error, retries=True)
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
@@ -150,7 +151,7 @@ class SendBuffer:
 
 
 class ReadBuffer:
-    """The buffer of one reader: complete batches of records, as the client returned them.
+    """The buffer of one reader. It gets complete batches of records from the client.
 
     Args:
         group: the name of the group that the reader joins; empty for no group.
@@ -177,7 +178,7 @@ class ReadBuffer:
         self._begun = False
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a change of the reader's position or partitions. ``within``: during a poll."""
+        """Record a change of position or partitions; ``within`` if it happens during a poll."""
         if not (within and self._begun):
             self._op += 1
         self._begun = within
@@ -226,7 +227,7 @@ def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:
-    """Return the records' ids. If a value is not UTF-8, compute the ids one by one."""
+    """Return the records' ids: the text before ``|``. Values may have bytes that are not UTF-8."""
     try:
         texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:

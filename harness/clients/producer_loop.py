@@ -20,15 +20,14 @@ class ProducerLoop:
     """One producer, in its own thread. It sends until it is stopped, then waits for responses.
 
     The producer stays connected until ``close``, because with acks=0 a broker may not have read its
-    records.
+    records. ``sent`` is the next sequence number.
 
     Args:
-        opened: opens the client, and a new client after a fatal error.
+        opened: opens the client at first, and a new client after a fatal error.
         prefix: prefix of the records' names, ``<prefix>-<sequence>``.
         tape: the buffer for its operations.
-        first: the first sequence number. An earlier producer may have used smaller numbers.
-            ``sent`` is the next number.
-        named: returns a record's name for its sequence number, if names have another form.
+        first: the first sequence number. It continues the numbers of an earlier producer.
+        named: sequence number to record name, if names have another form.
         records: the user's own records. They are sent once, in this order, instead of generated
             records.
     """
@@ -70,10 +69,7 @@ class ProducerLoop:
         self._client.close()
 
     def _send(self, size: int, stop: StopSignal) -> None:
-        """Send some records. Wait while the queue is full.
-
-        If ``stop`` is set during this wait, the other records are not sent.
-        """
+        """Send ``size`` records. Wait while the queue is full, unless ``stop`` is set."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         answered = self._tape.burst()
         for _ in range(size):
@@ -102,10 +98,7 @@ class ProducerLoop:
         return record_value(self._named(sequence), self._plan.workload.record_bytes)
 
     def _refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Record that the client refused a record.
-
-        After a fatal error, the client refuses every record, so open a new client.
-        """
+        """Record that the client refused a record. After a fatal error, open a new client."""
         self._tape.refused(sequence, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
@@ -114,7 +107,7 @@ class ProducerLoop:
         self._client.poll(POLL_S)  # a pause: repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for responses. Then abandon records without a response; callbacks report them."""
+        """Wait for responses. Then stop waiting: the other records' callbacks get an error."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

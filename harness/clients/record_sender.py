@@ -1,9 +1,7 @@
-"""A sender of single, named records.
+"""A sender of single, named records, for stories (scripted scenarios) and the final read.
 
-The sender waits for the outcome of each record at once, or later.
-
-Stories (scripted scenarios) and the final read use this sender. The history is about one topic, so
-it has no records of other topics.
+The sender waits for the outcome of each record at once, or later. It also sends records to other
+topics, but does not write these to the history, which is about one topic.
 """
 
 import contextlib
@@ -36,6 +34,7 @@ class SendOutcome:
     """The outcome of one record's send, as in the history.
 
     Attributes:
+        outcome: ok, fail or info.
         offset: the record's offset; None if the broker did not return the offset.
         error: the client's error name; None if ok, or if the limit passed without a response.
     """
@@ -79,15 +78,15 @@ class Sender:
         self._stopping = False
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Connect to every partition's leader, so that the first send is as fast as later sends."""
+        """Connect to every partition's leader, so that the first send is not slower than others."""
         with self._lock:
             self._producer.reach(self._topic, limit_s=limit_s)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
         """Send one record. Return within a millisecond or two after its acknowledgement.
 
-        Without a response within the limit, the outcome is ``info`` without an error. If a response
-        arrives later, the history gets the outcome of that response.
+        Without a response within the limit, the result is ``info`` without an error. If a response
+        arrives later, the history gets the later outcome.
         """
         with self._lock:
             self.sent += 1
@@ -115,9 +114,9 @@ class Sender:
 
         Args:
             value: the record's name.
-            size: the size of the record in bytes, without ``content``.
+            size: the size in bytes of the record without ``content``.
             topic: the record's topic; empty for the topic of the history.
-            content: bytes after the record's name that compression cannot make smaller.
+            content: bytes after the record's name that do not compress.
 
         Raises:
             HarnessError: the client refuses the record.
@@ -135,7 +134,7 @@ class Sender:
             self.sent += not topic
 
     def await_answers(self, *, limit_s: float) -> int:
-        """Wait until every record has a response; return the number of records without one."""
+        """Wait until every record has a response, or the limit; return the number without one."""
         deadline = time.monotonic() + limit_s
         with self._lock:
             while self._waiting and (left := deadline - time.monotonic()) > 0:
@@ -146,14 +145,14 @@ class Sender:
     def trust_flush(self, *, limit_s: float) -> bool:
         """Call the library's own flush; return whether it has returned within the limit.
 
-        After the flush, records without an error count as acknowledged, as in a program that trusts
-        its result.
+        Then records without an error count as acknowledged. A program that trusts its flush would
+        assume the same.
         """
         with self._lock:
             return self._producer.trust_flush(limit_s)
 
     def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
-        """Return the callback for the next record. The callback records that record's outcome."""
+        """Return the delivery callback for a record that is sent now. It records the outcome."""
         invoke_ns = self._recorder.clock()
 
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
@@ -178,10 +177,7 @@ class Sender:
         answered: OnDelivery,
         deadline: float,
     ) -> None:
-        """Queue a record. If the client does not know the partition, request the partitions first.
-
-        The partition may be new.
-        """
+        """Queue a record. If its partition is new to the client, first request the partitions."""
         while True:
             try:
                 self._producer.queue(self._topic, value, partition, on_delivery=answered)
@@ -197,7 +193,7 @@ class Sender:
     def finish(self, *, limit_s: float) -> None:
         """Wait for responses within the limit. Record missing responses as unknown outcomes.
 
-        The producer stays connected until it is closed. A second call does nothing.
+        The producer stays connected until ``close``. A second call does nothing.
         """
         if self._stopping:
             return

@@ -1,4 +1,4 @@
-"""Rates and lifetimes of clients. The seed decides their random numbers."""
+"""Send rates and lifetimes of clients. Their random numbers depend on the run's seed."""
 
 import random
 import threading
@@ -56,15 +56,16 @@ class StopSignal(Protocol):
 
 
 def draws(plan: Plan, client: str) -> random.Random:
-    """Return the random number generator of one client in a run."""
+    """Return a client's random number generator, seeded by the run's seed and the client's name."""
     return random.Random(f"{plan.seed} {client}")  # noqa: S311 - no secret
 
 
 class ClientLifetime:
-    """The life of one client, from its start to a crash or to the end of the run.
+    """The time of one client from its start to its end: a crash, a clean end, or the run's end.
 
     Args:
-        number: number of earlier lives of the same client.
+        number: number of earlier lifetimes of the same client.
+        dies: whether the client ends by a crash, after ``length_s``.
     """
 
     def __init__(self, stop: threading.Event, number: int, *, length_s: float, dies: bool) -> None:
@@ -75,26 +76,27 @@ class ClientLifetime:
         self._dies = dies
 
     def is_set(self) -> bool:
-        """Return whether the client's life is over."""
+        """Return whether the lifetime is over."""
         return self._stop.is_set() or time.monotonic() - self._began >= self._length_s
 
     @property
     def crashed(self) -> bool:
-        """True if the client's life ended by a crash. Then the client is not closed."""
+        """True if the lifetime ended by a crash. Then the harness does not close the client."""
         return self._dies and not self._stop.is_set() and self.is_set()
 
     def named(self, name: str) -> str:
-        """Return this life's process name in the history, such as ``producer-0.1``."""
+        """Return the client's process in the history for this lifetime: ``producer-0.1``."""
         return f"{name}.{self.number}" if self.number else name
 
 
 def lives(
     stop: threading.Event, random_source: random.Random, mean_s: float
 ) -> Iterator[ClientLifetime]:
-    """Yield one life after another until the run is over. Half of the lives end by a crash.
+    """Yield one lifetime after another until the run ends. Half of them end by a crash.
 
     Args:
-        mean_s: average seconds of a life (exponential distribution); 0 means as long as the run.
+        mean_s: average seconds of a lifetime (exponential distribution); 0 means as long as the
+            run.
     """
     number = 0
     while not stop.is_set():

@@ -1,9 +1,9 @@
 """A consumer of the topic under test that reports every move of its position.
 
-The history must show whether a seek moved a reader, or whether the reader skipped records. So only
-this class may move a reader. The consumer's ``auto.offset.reset`` is ``error``: librdkafka then
-reports an error instead of moving. For a consumer that gets partitions from its group, this class
-requests the first offsets. A consumer with another ``auto.offset.reset`` behaves like an
+From the history, a checker must be able to distinguish a seek from records that the reader skipped.
+So only this class may move a reader. The consumer's ``auto.offset.reset`` is ``error``: librdkafka
+then reports an error instead of moving. For a consumer that gets partitions from its group, this
+class requests the first offsets. A consumer with another ``auto.offset.reset`` behaves like an
 application's: if its group has no committed offset, that setting decides its first offset.
 """
 
@@ -33,13 +33,10 @@ itself."""
 
 
 class MoveCallback(Protocol):
-    """A callback for each change of a reader's position or partitions.
-
-    Arguments: the change's kind (see ``history``), and whether a poll is running.
-    """
+    """A callback for each change of a reader's position or partitions."""
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record the change."""
+        """Record a change of a kind in ``history``; ``within`` if it happens during a poll."""
 
 
 class TrackedConsumer:
@@ -103,7 +100,7 @@ class TrackedConsumer:
         )
 
     def poll(self, most: int, wait_s: float) -> list[ReadRecord]:
-        """Return the next records. Write errors to the log."""
+        """Return the next records. Write errors of the poll to the log."""
         if self._stranded:
             self._go_on()
         messages = self.client.consume(most, wait_s)
@@ -115,7 +112,7 @@ class TrackedConsumer:
         return sound
 
     def seek(self, positions: Mapping[int, int]) -> None:
-        """Continue at new positions, in the partitions that the consumer still has."""
+        """Continue at new positions. Skip partitions that the consumer no longer has."""
         numbers: dict[int, int] = {}
         for partition, offset in positions.items():
             try:
@@ -129,7 +126,7 @@ class TrackedConsumer:
             self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
-        """Return the next offset by partition; 0 if the first offset is still unknown."""
+        """Return partition -> next offset to read; 0 if the first offset is still unknown."""
         return {partition: max(0, offset) for partition, offset in self._next.items()}
 
     @property
@@ -138,7 +135,7 @@ class TrackedConsumer:
         return frozenset(self._next)
 
     def commit(self, messages: Iterable[ReadRecord]) -> None:
-        """Commit the positions after these records to the group, without waiting."""
+        """Commit the positions after these records to the group. Do not wait for the response."""
         places = [place for place in self.after(messages) if place.partition in self._next]
         if not places:
             return
@@ -150,7 +147,7 @@ class TrackedConsumer:
             self._log.info("%s: a commit failed: %s", self._name, error)
 
     def after(self, messages: Iterable[ReadRecord]) -> list[TopicPartition]:
-        """Return the positions after these records, in the form that a commit needs."""
+        """Return the position after the last of these records, for each partition."""
         last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
         return [self._at(*place) for place in last.items()]
 
@@ -193,10 +190,10 @@ class TrackedConsumer:
                 self._stranded[message.partition() or 0] = message.offset() or 0
 
     def _go_on(self) -> None:
-        """Continue at the nearest offset in partitions whose position is out of range.
+        """If a partition's position is out of range, continue at the nearest offset in the log.
 
-        The complete assignment is replaced: a member of a classic group may not change a part of
-        it. A member of a group with the newer protocol (KIP-848) may change only a part.
+        A member of a classic group can only replace its complete assignment. A member of a KIP-848
+        group can only change a part of it.
         """
         moves: dict[int, int] = {}
         for partition, position in list(self._stranded.items()):
@@ -215,10 +212,9 @@ class TrackedConsumer:
                 self._journal.note("sought", dict(moves), self._journal.clock())
 
     def _replaced(self, moves: Mapping[int, int]) -> bool:
-        """Read partitions at new offsets. Return whether the client still owns these partitions.
+        """Read partitions at new offsets. Return False if the client no longer owns them.
 
-        A client that its group removed has lost its partitions. The client reports this at the next
-        poll.
+        This happens if the group has removed the client. The client reports it at the next poll.
         """
         places = _at_all(self._topic, moves)
         try:
@@ -234,9 +230,9 @@ class TrackedConsumer:
         return True
 
     def _assigned(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
-        """Record an assignment.
+        """Record an assignment, and start to read at the first offsets.
 
-        The library calls this in a poll, before any record of the partitions.
+        The library calls this in a poll, before it returns any record of the partitions.
         """
         begun_ns = 0 if self._journal is None else self._journal.clock()
         epoch = None if self._journal is None else client.epoch()
@@ -288,7 +284,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Repeat and await commits without a response: the next owner starts at these offsets."""
+        """Repeat commits without a response, and wait: the next owner starts at their offsets."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()
@@ -309,10 +305,11 @@ class TrackedConsumer:
     def _committed(
         self, client: RecordConsumer, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Return the group's committed offsets; 0 for a partition without a committed offset.
+        """Return the offset at which to start in each partition.
 
-        With another ``auto.offset.reset``, the client chooses the first offset instead of 0. With
-        ``enable.auto.commit``, the client chooses every first offset.
+        This is the group's committed offset, or 0 if there is none. The result is ``_STORED`` if
+        the client must choose: always with ``enable.auto.commit``, and without a committed offset
+        if ``auto.offset.reset`` is not ``error``.
         """
         if self._chooses:
             return [self._at(place.partition, _STORED) for place in partitions]

@@ -1,4 +1,4 @@
-"""A buffer for a transactional client's operations, which are added by complete transactions."""
+"""A buffer for a transactional client's operations. A transaction's rows are added at its end."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -54,7 +54,7 @@ class TransactionBuffer:
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a change of the reader's position or partitions, in a transaction or not."""
+        """Record a change of the reader's position or partitions. A transaction may be open."""
         del within  # every poll is within a transaction
         if self._current is not None:
             self._current.moved(kind, places)
@@ -101,7 +101,8 @@ class OpenTransaction:
     def send(self, value: str, partition: int) -> OnDelivery:
         """Record that a record is sent. Return the callback for its delivery report.
 
-        The callback records only the offset or the error: the record has its transaction's outcome.
+        The callback records only the offset or the error, because the record's outcome is the
+        transaction's.
         """
         row = {**self._row, "kind": SEND, "acks": "all", "value": value, "partition": partition}
         self._rows.append(row)
@@ -131,7 +132,7 @@ class OpenTransaction:
         ]
 
     def moved(self, kind: str, places: Places) -> None:
-        """Record a change of the reader's position or partitions. Its outcome is always ok."""
+        """Record a change of position or partitions. It is ok even if the transaction fails."""
         value = self._group if kind == SUBSCRIBE else ""
         done = {**self._row, "kind": kind, "value": value, "outcome": OK}
         self._rows += [
@@ -140,7 +141,7 @@ class OpenTransaction:
         ]
 
     def end(self, outcome: str, error: str | None = None, *, answered: bool = True) -> None:
-        """Set the outcome of all sends and reads to the transaction's outcome, and write the rows.
+        """Give the transaction's outcome to all of its sends and reads, and add the rows.
 
         Args:
             answered: whether EndTxn got a response.

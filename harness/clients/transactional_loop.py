@@ -1,7 +1,7 @@
 """A transactional client and its loop (KIP-98).
 
 A transaction sends a few records to random partitions. The seed decides whether it is committed or
-aborted. With ``transform`` the client also reads as a group member, before and after its sends, and
+aborted. With ``transform`` the client also reads as a group member, before and after its sends. It
 commits its offsets within the transaction (KIP-447): consume, transform, produce.
 
 A client that crashes leaves its transaction open. The client's successor has the same
@@ -61,7 +61,7 @@ class TransactionLoop:
 
     Args:
         common: returns the settings of a client with the given name.
-        library: the library of its producers, and of its consumers that read in transactions.
+        library: the library of its producers, and of its consumers with ``transform``.
     """
 
     def __init__(
@@ -112,9 +112,9 @@ class TransactionLoop:
             client.tape.close()
 
     def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
-        """Open the client's successor.
+        """Open the client's successor; return None if no coordinator accepts it in time.
 
-        If there is a zombie (a fenced client), let it try to commit.
+        If the old client is a zombie (it still runs, but is now fenced), let it try to commit.
         """
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
@@ -167,7 +167,7 @@ class TransactionLoop:
         return reader
 
     def _work(self, client: _Client, life: ClientLifetime) -> bool:
-        """Run transactions until the life is over. Return False if the producer failed before."""
+        """Run transactions until the lifetime ends. Return False if the producer failed before."""
         while not life.is_set():
             for _ in range(self._pace.due()):
                 if life.is_set():
@@ -223,10 +223,9 @@ class TransactionLoop:
         return True
 
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
-        """Add the offsets after ``polled``. Return False if the transaction must abort.
+        """Add the offsets after ``polled`` to the transaction. Return False if it must abort.
 
-        If a partition was revoked, the transaction must abort, because another member reads the
-        records again.
+        It must abort after a partition was revoked, because another member reads the records again.
         """
         reader = client.reader
         if reader is None or not polled:
@@ -235,7 +234,7 @@ class TransactionLoop:
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
     def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
-        """End as in a crash: before or during the commit, or as a fenced client that commits later.
+        """Choose a crash: before the commit, during it, or as a zombie that commits later.
 
         Args:
             ready: whether the transaction has its records and offsets, so that it may be committed.
@@ -251,7 +250,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return the first offset of these messages by partition. A message may occur twice."""
+    """Return partition -> first offset in these messages. Offsets may repeat after a seek."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

@@ -22,7 +22,7 @@ class TransactionTimeouts:
 
     Args:
         each_s: seconds for one call.
-        last_s: returns the seconds for all calls after ``stop``.
+        last_s: returns the seconds for all calls after ``stop``; it is called once.
     """
 
     def __init__(self, stop: threading.Event, each_s: float, last_s: Callable[[], float]) -> None:
@@ -45,6 +45,7 @@ class TransactionEnd:
     """The end of a transaction.
 
     Attributes:
+        outcome: ok, fail or info.
         error: the client's name of the error; None if there was no error.
         answered: whether EndTxn got a response. False if the client stopped waiting for it.
         usable: whether the producer can begin another transaction.
@@ -72,10 +73,7 @@ class TransactionalProducer:
         self.client = library.producer(settings)
 
     def open(self) -> bool:
-        """Fence other producers with this name, and abort their transaction.
-
-        Return False on a timeout.
-        """
+        """Fence other producers with this name, and abort their transaction; False on an error."""
         return self._call(self.client.init_transactions) is None
 
     def begin(self) -> bool:
@@ -88,10 +86,7 @@ class TransactionalProducer:
         return True
 
     def offsets(self, offsets: list[TopicPartition], group: object) -> bool:
-        """Add a group's offsets to the transaction.
-
-        Return False if the transaction must be aborted.
-        """
+        """Add a group's offsets to the transaction. Return False if it must be aborted."""
         send = self.client.send_offsets_to_transaction
         return self._call(lambda limit_s: send(offsets, group, limit_s)) is None
 
@@ -100,7 +95,7 @@ class TransactionalProducer:
         self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
 
     def commit(self) -> TransactionEnd:
-        """Commit. ``harness.clients.delivery_outcomes`` explains the outcomes of a failure."""
+        """Commit. After an error that requires it, abort; see ``delivery_outcomes``."""
         error = self._call(self.client.commit_transaction)
         if error is None:
             return TransactionEnd(outcome=OK)
@@ -113,7 +108,7 @@ class TransactionalProducer:
         )
 
     def abort(self) -> TransactionEnd:
-        """Abort. The transaction is never committed, even if the abort fails."""
+        """Abort. The outcome is ``fail`` even if the abort fails: no commit was requested."""
         error = self._abort()
         if error is None:
             return TransactionEnd(outcome=FAIL)
@@ -139,10 +134,7 @@ class TransactionalProducer:
         return self._call(self.client.abort_transaction)
 
     def _call(self, api: Callable[[float], object]) -> ClientError | None:
-        """Call ``api`` until it returns without an error.
-
-        Repeat a call that the client can continue.
-        """
+        """Call ``api``; repeat it while its error is retriable. Return None, or the last error."""
         began = time.monotonic()
         while True:
             try:

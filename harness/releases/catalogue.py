@@ -336,7 +336,7 @@ def metadata_release(version: str) -> Release:
 
 
 def release(name: str) -> Release:
-    """Look up a release by its number; the error names the nearest release and lists all."""
+    """Return a release by its name. The error for an unknown name lists all names."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     raise UsageError(

@@ -1,4 +1,4 @@
-"""The choice of a client: a library with a release (``java:3.9.2``), or a client driver."""
+"""The choice of a client: a library, perhaps with its release (``java:3.9.2``), or a driver."""
 
 import re
 import shlex
@@ -65,12 +65,13 @@ kafka-python needs extra packages."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChoice:
-    """A client library; for Java's clients also their release.
+    """A client library, or the command of a client driver.
 
     Attributes:
         release: the release of Java's clients. None for other libraries.
         command: the program of a client driver, and its arguments.
-        wheel: the package and release that our own driver imports. Empty for the installed package.
+        wheel: the package that Highwater's own driver imports, such as ``confluent-kafka==2.10.0``.
+            Empty for the installed package.
     """
 
     library: str
@@ -85,7 +86,7 @@ class ClientChoice:
 
     @property
     def title(self) -> str:
-        """The name of the library's clients for a sentence, in the plural."""
+        """The library's clients, for a sentence: ``Java's clients of 3.9.2``."""
         if self.wheel:
             return f"the clients of {self.wheel}"
         if self.library == DRIVER:
@@ -105,7 +106,7 @@ class ClientChoice:
         return codec in (codecs if self.release is None else self.release.compressions)
 
     def why_no_member(self, protocol: GroupProtocol) -> str:
-        """Return why the library's consumers cannot join a group; empty if they can."""
+        """Return why the library's consumers cannot be group members; empty if they can."""
         newer = protocol == CONSUMER
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}

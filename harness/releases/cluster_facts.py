@@ -53,8 +53,8 @@ class ReleaseRange:
 
     Attributes:
         first: the oldest release that the broker may have, such as (4, 0).
-        below: the oldest release, later than ``first``, that the broker cannot have. None if the
-            broker is newer than the catalogue.
+        below: the first later release that the broker cannot have. None if the broker is newer than
+            the catalogue.
         exact: whether the user named the release. Then ``first`` is this release.
     """
 
@@ -118,9 +118,9 @@ class ClusterFacts:
             features.
         own_topics: the topics of ``OWN_TOPICS`` that the user is authorized to describe.
         unseen: sentences about facts that could not be read, with the reason.
-        requests: number of calls of each API.
+        requests: API name to the number of calls.
         running: False if the facts are from files.
-        defaults: Kafka's defaults of the broker settings that are in no file.
+        defaults: Kafka's defaults of broker settings that the files do not set.
         unclean_controllers: whether a KRaft controller's own settings allow unclean elections. None
             if they were not read.
     """
@@ -150,12 +150,12 @@ class ClusterFacts:
 
 
 def successor(line: Number) -> Number:
-    """Return the next line: 4.1 for 4.0, 0.11.1 for 0.11.0."""
+    """Return the next release line: (4, 0) -> (4, 1), (0, 11, 0) -> (0, 11, 1)."""
     return (*line[:-1], line[-1] + 1)
 
 
 def metadata_of(protocol: str) -> dict[str, int]:
-    """Return the metadata.version level of a line such as 3.4, or of 3.5-IV1. Empty before 3.3."""
+    """Return ``{"metadata.version": level}`` of ``3.4`` or ``3.5-IV1``; empty before 3.3."""
     line, _, internal = protocol.partition("-IV")
     levels = [level for level, of in METADATA.items() if of == numbers(line)]
     if levels and internal.isdecimal():
@@ -165,11 +165,11 @@ def metadata_of(protocol: str) -> dict[str, int]:
 
 
 def dotted(number: Number) -> str:
-    """Return a version's numbers joined by dots, as people write versions."""
+    """Return a version as text: (0, 10, 2) -> ``0.10.2``."""
     return ".".join(map(str, number))
 
 
 def numbers(text: str) -> Number:
-    """Return the numbers at the start of a version: (0, 10, 2) for ``0.10.2-IV0``."""
+    """Return the numbers at the start of a version: ``0.10.2-IV0`` -> (0, 10, 2)."""
     parts = text.partition("-")[0].split(".")
     return tuple(int(part) for part in parts if part.isdecimal())

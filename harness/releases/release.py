@@ -19,7 +19,7 @@ class Truncation(StrEnum):
 
     @property
     def explanation(self) -> str:
-        """The rule for users, in one sentence."""
+        """One sentence about the rule, for users."""
         return _EXPLANATIONS[self]
 
 
@@ -44,7 +44,7 @@ _EXPLANATIONS = {
 
 
 def version_order(name: str) -> tuple[tuple[int, ...], bool, str]:
-    """Return a release's sort key: its numbers; a release candidate comes before the release."""
+    """Return a sort key for release names. A release candidate comes before its release."""
     version, _, suffix = name.partition("-")
     numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
     return numbers, not suffix.startswith("rc"), suffix
@@ -56,8 +56,8 @@ class RequestVersions:
 
     Attributes:
         fetch: Fetch version whose response has the high watermark of the broker's own replica.
-        fetch_as: replica id in the request. Leaders and followers both respond to it: up to 2.3 the
-            id of a debugging consumer (-2), from 2.4 the id of a plain consumer (-1, KIP-392).
+        fetch_as: replica id in the Fetch, with which leaders and followers both respond: up to 2.3
+            the id of a debugging consumer (-2), from 2.4 the id of a plain consumer (-1, KIP-392).
         list_offsets: ListOffsets version whose response has a replica's log end offset. Version 0
             returns a list of offsets, later versions return one offset.
         metadata: Metadata version; from 7 on the response has leader epochs.
@@ -80,9 +80,9 @@ class Release:
         name: Apache's number; with ``-zk`` or ``-kraft`` if the catalogue has both.
         scala: Scala version of the jars.
         extra_jars: Maven ``group:artifact:version`` of jars in addition to the broker's own. These
-            jars replace the broker's dependencies. A trailing ``!`` means that the jar's parent POM
+            jars replace the broker's dependencies. After a trailing ``!``, the jar's parent POM
             does not choose versions of other jars.
-        coordination: the system that keeps the cluster's metadata.
+        coordination: the system that keeps the cluster's metadata: ``zookeeper`` or ``kraft``.
         truncation: the rule by which followers truncate their logs.
         magic: newest record format that the broker writes to disk (0, 1 or 2).
         wire: request versions for the probe.
@@ -115,7 +115,7 @@ class Release:
 
     @property
     def version(self) -> str:
-        """Apache's number. The catalogue may have the same jars under several names."""
+        """Apache's number, without ``-zk`` or ``-kraft``."""
         return self.name.partition("-")[0]
 
     @property

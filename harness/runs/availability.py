@@ -1,7 +1,7 @@
 """The availability of a run: the longest time without an acknowledgement, a leader or a full ISR.
 
-``checkers.availability`` computes these times from observations. A time that was not observed to
-its end may have been longer.
+``checkers.availability`` computes these times from observations. If the end of an outage was not
+observed, the outage may have been longer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,9 +29,9 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
     """The longest outage of any partition.
 
     Attributes:
-        seconds: length of the outage, rounded to 1 ms; 0 if the observer saw no outage.
+        seconds: length of the outage, rounded to 1 ms; 0 if there was no outage.
         where: the partition, such as ``events-0``; empty without an outage.
-        since_s: begin of the outage, in seconds of the run; None without an outage.
+        since_s: start of the outage, in seconds of the run; None without an outage.
         least: whether the outage may have been longer, because its end was not observed.
     """
 
@@ -42,7 +42,7 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """The length, the partition and the beginning as text."""
+        """The length, the partition and the start: ``2.1 s (events-0, from 3.0 s after …)``."""
         length = f"{'at least ' * self.least}{self.seconds:.1f} s"
         if not self.where:
             return length
@@ -50,12 +50,12 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def says(outage: Outage | None) -> str:
-    """Return an outage's length as text, or ``not observed``."""
+    """Return an outage as text, or ``not observed``."""
     return NOT_OBSERVED if outage is None else outage.says
 
 
 def longest(outages: Iterable[Outage | None]) -> Outage | None:
-    """Return the longest outage; if two are equal, the one that may have been longer."""
+    """Return the longest outage. Of two equal outages, return the one with ``least``."""
     observed = [outage for outage in outages if outage is not None]
     return max(observed, key=lambda outage: (outage.seconds, outage.least), default=None)
 
@@ -64,14 +64,14 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
     """The longest outages of a run, or around one of its faults. None means not observed.
 
     Attributes:
-        unacknowledged: time in which at least one send to a partition waited, and the partition
-            acknowledged no send (``history/ops``). Pauses of up to 0.1 s do not count.
+        unacknowledged: time in which a send to a partition waited, and the partition acknowledged
+            no send (``history/ops``). Pauses of up to 0.1 s do not count.
         leaderless: time in which a partition had no leader according to the observed metadata, or
             its leader did not respond to the observer (``events/partitions``, ``events/replicas``).
-        unsynced: time from the begin of a fault's healing until every replica was in its ISR again,
-            by the observed metadata (``events/partitions``, ``events/steps``). The steps of a story
-            do not say when a healing began, so a story counts from its end. If the next fault
-            begins earlier, the time is a lower bound.
+        unsynced: time from the start of a fault's healing until every replica was in its ISR again,
+            by the observed metadata (``events/partitions``, ``events/steps``). A story's steps do
+            not contain the start of a healing. So in a story, the time counts from the story's end.
+            If the next fault begins earlier, the time is a lower bound.
     """
 
     unacknowledged: Outage | None = None
@@ -80,7 +80,7 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lengths_s(self) -> dict[str, float | None]:
-        """The seconds of the three outages, by the names of columns in tables."""
+        """``{"unacknowledged_s": 2.1, …}``: the columns of the three outages in tables."""
         outages: dict[str, Outage | None] = {name: getattr(self, name) for name in MEASURES}
         return {f"{n}_s": None if out is None else out.seconds for n, out in outages.items()}
 
@@ -93,14 +93,13 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
 class FaultOutages(Outages, frozen=True, kw_only=True):
     """The longest outages around one fault.
 
-    An outage counts if it begins or continues between the fault's begin and the fault's end. The
-    fault ends when all replicas are in sync after its healing, or when the next fault begins. An
-    outage counts from the fault's begin until the outage ends, even if the fault has ended before.
-    Faults that overlap may have the same outage.
+    A fault's time is from its start until all replicas are in sync after its healing, or until the
+    next fault begins. An outage counts if it overlaps this time. Its length is from the fault's
+    start to the outage's end, which may be later. Faults that overlap may have the same outage.
 
     Attributes:
         broker: None for a fault without a broker.
-        at_s: begin of the fault, in seconds of the run.
+        at_s: start of the fault, in seconds of the run.
         healed_s: time of the healing, in seconds of the run; None if the fault was never healed.
     """
 
@@ -125,17 +124,17 @@ class Availability(Outages, frozen=True, kw_only=True):
     faults: tuple[FaultOutages, ...] = ()
 
     def exceeded(self, limits: Limits) -> Iterator[str]:
-        """Yield a sentence for each limit that was certainly exceeded."""
+        """Yield a sentence for each limit that an outage has certainly exceeded."""
         for name, (option, limit_s) in limits.items():
             outage: Outage | None = getattr(self, name)
             if outage is not None and outage.seconds > limit_s:
                 yield f"Time {MEASURES[name]}: {outage.says}. {option} allows {exact(limit_s)} s."
 
     def untested(self, limits: Limits) -> Iterator[str]:
-        """Yield a sentence for each limit that was perhaps exceeded, but not certainly.
+        """Yield a sentence for each limit that an outage may have exceeded, or that was not tested.
 
-        If the next fault interrupts a recovery, no sentence is needed: the recovery was shorter
-        than the limit until then.
+        A recovery that the next fault interrupted gives no sentence: until then, it was within the
+        limit.
         """
         for name, (option, _) in limits.items():
             whole: Outage | None = getattr(self, name)

@@ -1,8 +1,7 @@
 """Merge a broker's log directories into one directory: ``replicas/<broker id>``.
 
-The first log directory is already at that path. During the run, the other log directories are below
-``MORE_LOG_DIRS``, next to ``replicas``. After a run that was killed, these directories are still
-below ``MORE_LOG_DIRS``.
+The first log directory is already at that path. During a run, the other log directories are below
+``MORE_LOG_DIRS``, next to ``replicas``. They are still there after a run that was killed.
 """
 
 import os
@@ -25,7 +24,7 @@ def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 
 
 def copy_broker_file(file: Path, copy: Path) -> None:
-    """Copy a file of a broker. If the copy of a checkpoint file exists, add the lines of ``file``.
+    """Copy a broker's file. If a checkpoint file already has a copy, append its lines to the copy.
 
     A checkpoint file may be empty. After a fault it may be incomplete or damaged.
     """
@@ -39,9 +38,9 @@ def copy_broker_file(file: Path, copy: Path) -> None:
 
 
 def merged_copy(replicas: Path, names: Iterable[str], target: Path) -> None:
-    """Copy some replicas of an interrupted run, and the files of whole brokers, to one folder.
+    """Copy some replicas of an interrupted run, and the brokers' own files, to one folder.
 
-    The run is not changed. Segments are hard links if the file system supports them.
+    The run does not change. Segments are hard links if the file system supports them.
 
     Args:
         names: names of the replicas' folders.

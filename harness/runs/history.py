@@ -185,7 +185,7 @@ STEPS: Final = pa.schema(
     ]
 )
 """The actions of a schedule of faults, with their times. The schedule can be repeated from these
-rows. Stories write no rows of this table, and no checker needs it. The model reads the begin of
+rows. Stories write no rows of this table, and no checker needs it. The model reads the start of
 each fault from this table."""
 
 MESSAGES: Final = pa.schema(
@@ -512,7 +512,7 @@ class StreamWriter:
 
 
 def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of a schema; missing ``ADDED`` columns are null."""
+    """Return the columns of ``schema``. A column of ``ADDED`` that an older run lacks is null."""
     for name in sorted(ADDED.intersection(schema.names).difference(rows.column_names)):
         kind = schema.field(name).type
         rows = rows.append_column(name, pa.nulls(len(rows), kind))
@@ -539,7 +539,7 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def read_table(file: Path, name: str) -> pa.Table:
-    """Return a table of ``TABLES`` or ``OPTIONAL``, from Parquet or from its stream so far."""
+    """Return a table of ``TABLES`` or ``OPTIONAL`` from its Parquet file, or from its stream."""
     if file.suffix == ".parquet":
         return pq.read_table(file)
     return completed(pa.Table.from_batches(read_stream(file)), {**TABLES, **OPTIONAL}[name])
@@ -548,7 +548,7 @@ def read_table(file: Path, name: str) -> pa.Table:
 def to_parquet(stream: Path, parquet: Path) -> int:
     """Convert an Arrow stream to Parquet, remove the stream, and return the number of rows.
 
-    Small batches are merged, because a file with a row group per batch is slow to read.
+    Small batches are merged, because a Parquet file with many row groups is slow to read.
     """
     with pa.OSFile(str(stream)) as source, pa.ipc.open_stream(source) as reader:
         schema = reader.schema
@@ -564,7 +564,7 @@ def to_parquet(stream: Path, parquet: Path) -> int:
 
 
 def _gathered(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the batches merged into tables of about ``_ROW_GROUP`` rows."""
+    """Merge the batches, and yield tables of about ``_ROW_GROUP`` rows."""
     gathered: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -1,4 +1,4 @@
-"""An existing topic's settings that a run's topic copies, and settings that are not copied."""
+"""The settings that a run's topic copies from an existing topic, and the settings not copied."""
 
 from collections.abc import Mapping
 
@@ -16,8 +16,8 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         replicas: brokers of each partition of the run's topic, the preferred leader first.
         overrides: names of copied settings that the existing topic itself sets. The other copied
             settings come from its brokers.
-        not_taken: name of each setting that differs in the run's topic, to the existing topic's
-            value and the reason for another value.
+        not_taken: name of a setting that was not copied, to the existing topic's value and the
+            reason, as text.
     """
 
     topic: str
@@ -26,7 +26,7 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     not_taken: dict[str, str] = {}
 
     def says(self, settings: Mapping[str, str]) -> list[str]:
-        """Return a line for each source of a topic's settings."""
+        """Return lines that show the sources of the topic's partitions and settings."""
         here = {name: value for name, value in settings.items() if name not in self.not_taken}
         overrides = {name: value for name, value in here.items() if name in self.overrides}
         brokers = {name: value for name, value in here.items() if name not in self.overrides}

@@ -3,7 +3,7 @@
 When a run ends, ``manifest.json`` lists every file that the judge reads, with its size and SHA-256,
 and the number of rows in each table. ``status.json`` has the SHA-256 of ``manifest.json``. If a
 file cannot be read, or has changed, the judge does not use it, and reports it. An interrupted or
-very old run has no manifest: its files are only read to their end.
+very old run has no manifest. In such a run, the judge only checks that each file can be read.
 """
 
 import contextlib
@@ -53,14 +53,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _UnsoundError(Exception):
-    """A file cannot be used as evidence.
-
-    The error's text continues a message that begins with the file's path.
-    """
+    """A file cannot be used as evidence. The text continues the file's path: ``is missing``."""
 
 
 def record(run: Run, rows: Mapping[str, int]) -> str:
-    """Write the manifest of a run whose files are complete; return its SHA-256 for ``status.json``.
+    """Write the manifest of a complete run; return its SHA-256 for ``status.json``.
 
     Args:
         rows: table to the number of rows that were recorded.
@@ -78,9 +75,9 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 
 
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
-    """Read to its end every file that the judge uses; return the files that cannot be used.
+    """Read completely every file that the judge uses; return the files that cannot be used.
 
-    Files in ``digests`` were already read by the caller, and are not read here.
+    ``digests`` has files that the caller has already read. They are not read again.
     """
     status = run.status()
     if not status.manifest:
@@ -95,9 +92,9 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
 
 
 def metadata_logs(run: Run) -> dict[int, Path]:
-    """Return the folders of the controllers' metadata logs, by node id.
+    """Return node id -> folder of each controller's metadata log.
 
-    The manifest of an older run does not list these logs, so they cannot be used as evidence.
+    The result is empty for an older run, whose manifest does not list these logs.
     """
     with contextlib.suppress(_UnsoundError):
         if run.status().manifest and not _has_metadata(_manifest(run, run.status().manifest)):
@@ -106,7 +103,7 @@ def metadata_logs(run: Run) -> dict[int, Path]:
 
 
 def rows(run: Run) -> dict[str, int]:
-    """Return the number of recorded rows, by table; empty without a readable manifest."""
+    """Return table -> number of recorded rows; empty without a readable manifest."""
     try:
         return _manifest(run, run.status().manifest).rows
     except _UnsoundError:
@@ -172,7 +169,7 @@ def _has_metadata(manifest: Manifest) -> bool:
 
 
 def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
-    """Yield the files of a run that the judge reads, and folders that cannot be listed.
+    """Yield paths of the files that the judge reads. Also yield a folder that cannot be listed.
 
     Args:
         metadata: whether the controllers' metadata logs are included.

@@ -14,7 +14,8 @@ class StateDifference(msgspec.Struct, frozen=True):
     Attributes:
         what: the kind of value: leader, ISR, alive, acknowledged, refused, LEO, HW, HW on disk.
         replica: the model's number of the replica, for a LEO or HW; None for other values.
-        seen: an offset, replicas or records; ``expected`` has the same kind of value.
+        seen: the observed value: an offset, replicas or records.
+        expected: the model's value, of the same kind.
     """
 
     what: str

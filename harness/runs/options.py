@@ -32,8 +32,8 @@ class Notation:
     """A notation for values that are not numbers, switches or plain words.
 
     Attributes:
-        read: returns the value of a text from the command line; raises ``UsageError``.
-        write: returns the text of a value for the command line.
+        read: command-line text to value; raises ``UsageError``.
+        write: value to command-line text.
     """
 
     read: Callable[[str], Any]
@@ -47,7 +47,8 @@ class Option:
     Attributes:
         help: the line in ``--help``; ``{}`` is the limit, ``{.lasting}`` a limit of durations.
         limit: the least and the greatest value that any run may have.
-        unit: text after a number in the error about its range; empty for the help's first words.
+        unit: the noun in the error ``0 brokers: out of range``; empty to use the help's first
+            words.
         name: the argument's name in Python; empty if it is the field's name.
         typed: the option on the command line; empty if it is the name with hyphens.
         default: the default in ``--help``; None for the field's default, empty for no default.
@@ -67,15 +68,15 @@ class Option:
     kind: type = str
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the names of this option on the command line, from the argument's name."""
+        """Return the command-line names of this option. Argument ``min_isr`` -> ``--min-isr``."""
         return tuple(self.typed.split()) or (f"--{name.replace('_', '-')}",)
 
     def of(self, whole: msgspec.Struct) -> Any:  # noqa: ANN401 - of any type
-        """Return the option's value in a struct."""
+        """Return this option's value in a struct such as a plan."""
         return reduce(getattr, self.path, whole)
 
     def value(self, given: Any) -> Any:  # noqa: ANN401 - of any type
-        """Return the option's value for a text of the command line, or for a value from Python.
+        """Convert a command-line text, or a value from Python, to the option's value.
 
         Raises:
             UsageError: the text is not a value of this option.
@@ -88,7 +89,7 @@ class Option:
         return self.notation.read(",".join(map(str, given)) if many else str(given))
 
     def word(self, value: Any) -> str:  # noqa: ANN401 - of any type
-        """Return the text for a value on the command line."""
+        """Convert the option's value to a command-line text."""
         if self.notation is not None:
             return self.notation.write(value)
         return exact(value) if isinstance(value, int | float) else str(value)
@@ -96,7 +97,7 @@ class Option:
 
 @cache
 def options_of(owner: type[msgspec.Struct]) -> Mapping[str, Option]:
-    """Return, by name, the options that a struct and its inner structs declare."""
+    """Return name -> option, for all options that a struct and its inner structs declare."""
     options: dict[str, Option] = {}
     hints = get_type_hints(owner, include_extras=True)
     for field in msgspec.structs.fields(owner):
@@ -126,7 +127,7 @@ def _complete(declared: Option, field: msgspec.structs.FieldInfo, hint: object) 
 
 
 def several(option: Option) -> Option:
-    """Return an option that accepts several values of this option, separated by commas."""
+    """Return an option for comma-separated values, each of which is a value of ``option``."""
 
     def read(text: str) -> tuple[Any, ...]:
         if option.kind is bool:
@@ -157,10 +158,7 @@ def with_options(whole: _S, given: Mapping[str, object]) -> _S:
 
 
 def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
-    """Return options in the form of a command line, such as ``--rate max``.
-
-    Omit switches that are off.
-    """
+    """Return options as on a command line, such as ``--rate max``. Omit switches that are off."""
     words = []
     for name in names:
         option = options_of(type(whole))[name]

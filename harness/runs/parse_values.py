@@ -30,7 +30,7 @@ def duration(text: str) -> float:
 
 
 def lasting(text: str) -> float:
-    """Return the seconds of a duration. Zero is an error."""
+    """Return the seconds of a duration such as ``60s``. Zero is an error."""
     if not (seconds := duration(text)):
         raise UsageError(
             f"the duration {text!r} is zero", hint="Write a longer duration: 60s, 500ms, 2m or 1h."
@@ -54,7 +54,7 @@ def rate(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list; no names for ``none`` and for an empty text."""
+    """Return the names in a comma-separated list; empty for ``none`` or no text."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
     return () if parts == ("none",) else parts
 
@@ -70,10 +70,7 @@ def nemesis(text: str) -> tuple[str, ...]:
 
 
 def budget(text: str) -> dict[str, int]:
-    """Return names and numbers from a text such as ``kill=5,brokers=1``.
-
-    Empty for ``none`` or no text.
-    """
+    """Return ``kill=5,brokers=1`` as a dict of name to number; empty for ``none`` or no text."""
     limits = {}
     for part in names(text):
         name, _, most = part.partition("=")
@@ -110,7 +107,7 @@ def isolation(text: str) -> tuple[Isolation, ...]:
 
 
 def group(members: int, protocol: str | None) -> dict[str, object]:
-    """Return a group's members and protocol.
+    """Return the plan's fields for a group: ``subscribe`` (its members) and ``group_protocol``.
 
     With a protocol but no number, a group has three members.
     """
@@ -139,10 +136,7 @@ def guarantee(text: str) -> Guarantee:
 
 
 def churn(text: str) -> float:
-    """Return a client's average life in seconds.
-
-    For ``none``, return 0: clients live as long as the run.
-    """
+    """Return a client's average lifetime in seconds; 0 for ``none``: as long as the run."""
     return 0.0 if text == "none" else duration(text)
 
 
@@ -160,7 +154,7 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
 
 
 def switches(text: str) -> tuple[bool, ...]:
-    """Return the values of ``true``, ``false``, or both with a comma between them."""
+    """Return the values in ``true``, ``false`` or ``true,false``."""
     words = names(text)
     if not words or not {*words} <= {"false", "true"}:
         raise UsageError(f"{text!r} is not true or false", hint="Write false, true or false,true.")
@@ -193,10 +187,7 @@ def remote(text: str | None) -> str | None:
 
 
 def conf(texts: Iterable[str]) -> dict[str, str]:
-    """Return Spark's settings from ``KEY=VALUE`` texts.
-
-    If a key is repeated, the last value is used.
-    """
+    """Return Spark's settings from ``KEY=VALUE`` texts. The last value of a key wins."""
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -209,7 +200,7 @@ def conf(texts: Iterable[str]) -> dict[str, str]:
 
 
 def memory(text: str) -> str:
-    """Return a size of memory in the JVM's notation, unchanged."""
+    """Return a size of memory in the JVM's notation, such as ``2g``, after a check."""
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text
     raise UsageError(f"{text!r} is not a memory size", hint="Write 512m, 2g or 16g.")

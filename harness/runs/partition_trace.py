@@ -1,7 +1,7 @@
 """Partitions over time: the observed leaders, and the observed LEO and HW of each replica.
 
-Only this module reads ``events/partitions`` and ``events/replicas`` for lineage (the way of one
-record through the cluster), for the model's explanation and for the reports.
+Lineage (the way of a record through the cluster), the model's explanation and the reports read
+``events/partitions`` and ``events/replicas`` only by this module.
 """
 
 from bisect import bisect_right
@@ -30,7 +30,7 @@ failure."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """The leader (-1: none), leader epoch and ISR from ``time_ns`` on, as the metadata had them."""
+    """The leader (-1: none), leader epoch and ISR that the metadata had from ``time_ns`` on."""
 
     time_ns: int
     leader: int
@@ -39,7 +39,7 @@ class Leadership:
 
     @property
     def event(self) -> str:
-        """The leadership as text."""
+        """The leadership as text: ``leader 1, leader epoch 5, ISR [1, 2]``."""
         return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
 
 
@@ -80,7 +80,7 @@ class Track:
 
     @classmethod
     def of(cls, broker: int, samples: Iterable[tuple[int, int, int]]) -> Self:
-        """Return the track of a broker from samples of (time, LEO, HW)."""
+        """Make a broker's track from samples of (time in ns, LEO, HW)."""
         rows = np.array(list(samples), dtype=np.int64).reshape(-1, 3)
         return cls(broker=broker, time_ns=rows[:, 0], leo=rows[:, 1], hw=rows[:, 2])
 
@@ -92,7 +92,7 @@ class Track:
         return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
 
     def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """Return the last LEO and HW up to a time, and whether the broker responded then."""
+        """Return (LEO, HW, whether the broker responded at ``time_ns``): the last known values."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         last = self._last(end)
         if last < 0:
@@ -100,15 +100,15 @@ class Track:
         return int(self.leo[last]), int(self.hw[last]), last == end - 1
 
     def observed_at(self, time_ns: int) -> int:
-        """Return the time of the last response up to ``time_ns``; -1 without a response."""
+        """Return the time of the last response up to ``time_ns``; -1 if there is none."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return a track whose last LEO before a gap in the responses is at least ``leo``.
+        """Add a LEO that is known from another source: the replica had ``leo`` at ``time_ns``.
 
-        Call this if the replica had reached ``leo`` by ``time_ns``. The track does not change if a
-        response had ``leo``, or if the responses do not stop within ``SILENT_NS``.
+        If the broker stopped responding around ``time_ns`` (within ``SILENT_NS``), the returned
+        track has at least this LEO in its last response. Otherwise the track does not change.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
@@ -120,7 +120,7 @@ class Track:
         return replace(self, leo=raised)
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the intervals, in ns, in which the replica responded."""
+        """Return (begin, end) in ns of the intervals in which the replica responded."""
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in known_ranges(self.leo)]
 
@@ -129,14 +129,14 @@ class Track:
         return self._rows(self.time_ns >= time_ns)
 
     def holding(self, offset: int, until_ns: int) -> Self:
-        """Return the samples of the first interval in which the replica had that offset."""
+        """Return the rows of the first interval in which the replica had this offset."""
         above = (self.leo > offset) & (self.time_ns <= until_ns)
         after = np.flatnonzero((self.leo != UNKNOWN) & ~above & np.logical_or.accumulate(above))
         until = after[0] if len(after) else len(above)
         return self._rows(above & (np.arange(len(above)) < until))
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Yield every decrease of the LEO from one response to the next, however long that took."""
+        """Yield every decrease of the LEO between two successive responses."""
         answers = self._rows(self.leo != UNKNOWN)
         times, leo, hw = answers.time_ns, answers.leo, answers.hw
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
@@ -154,7 +154,7 @@ class Track:
         return replace(self, **columns)
 
     def _last(self, end: int) -> int:
-        """Return the last row before index ``end`` with a response; -1 without such a row."""
+        """Return the index of the last response before index ``end``; -1 if there is none."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
         return int(answers[-1]) if len(answers) else -1
 
@@ -172,7 +172,7 @@ class PartitionTrace:
     tracks: Mapping[int, Track] = field(default_factory=dict)
 
     def leadership(self, time_ns: int | None) -> Leadership | None:
-        """Return the last leadership that the controller had reported by a time."""
+        """Return the last leadership up to ``time_ns``, or None."""
         if time_ns is None:
             return None
         index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
@@ -181,7 +181,7 @@ class PartitionTrace:
     def answering(
         self, sent_ns: int, answered_ns: int | None, others: Collection[int]
     ) -> Leadership | None:
-        """Return the leadership whose leader acknowledged a send; None if several are possible.
+        """Return the leadership whose leader acknowledged a send; None if several may have done so.
 
         Args:
             others: leader epochs in which a different record was written at the send's offset. The
@@ -196,19 +196,19 @@ class PartitionTrace:
         return left[-1] if len({row.leader for row in left}) == 1 else None
 
     def samples(self, broker: int) -> Sequence[ReplicaSample]:
-        """Return the responses about a broker's replica; empty if it was never observed."""
+        """Return the observed LEO and HW of a broker's replica; empty if it was never observed."""
         track = self.tracks.get(broker)
         return () if track is None else track.samples
 
     def sample(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """Return the last response about a broker's replica up to a time, or None."""
+        """Return the last observed LEO and HW of a broker's replica up to a time, or None."""
         samples = self.samples(broker)
         index = bisect_right(samples, time_ns, key=lambda sample: sample.time_ns)
         return samples[index - 1] if index else None
 
 
 def partition_traces(partitions: pa.Table, replicas: pa.Table) -> dict[Partition, PartitionTrace]:
-    """Return the trace of every partition, from the tables of events."""
+    """Return (topic, partition) -> trace, from ``events/partitions`` and ``events/replicas``."""
     leaderships, tracks = _leaderships(partitions), _tracks(replicas)
     return {
         key: PartitionTrace(leaderships=tuple(leaderships.get(key, ())), tracks=tracks.get(key, {}))
@@ -223,7 +223,7 @@ def ints(column: pa.ChunkedArray) -> Ints:
 
 
 def known_ranges(values: Ints) -> list[tuple[int, int]]:
-    """Return the index ranges in which a value is not ``UNKNOWN``."""
+    """Return (begin, end) of the index ranges in which the values are not ``UNKNOWN``."""
     is_known = np.concatenate([[False], values != UNKNOWN, [False]])
     edges = np.flatnonzero(is_known[1:] != is_known[:-1])
     return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]

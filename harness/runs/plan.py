@@ -1,4 +1,4 @@
-"""The plan of a run: a frozen value, saved as ``plan.json``, from which the run can be repeated."""
+"""The plan of a run, saved as ``plan.json``. From a plan, the run can be repeated."""
 
 import shlex
 from pathlib import PurePath
@@ -52,7 +52,7 @@ of a user's record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topic under test, and its settings, on which Kafka's guarantee depends.
+    """The topic under test and its settings, which decide Kafka's guarantee.
 
     Attributes:
         partitions: number of partitions at the run's end.
@@ -82,9 +82,9 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def settings(self) -> dict[str, str]:
         """Return the topic's configuration with Kafka's names.
 
-        Retention and compaction are off, whatever the brokers' defaults are, because removed
-        records would look lost. A workload with keys enables compaction in ``config``. If a value
-        in ``config`` is empty, the brokers and controllers choose the setting.
+        Retention and compaction are off, whatever the brokers' defaults are, because a removed
+        record would look lost. A workload with keys enables compaction in ``config``. An empty
+        value in ``config`` means that the brokers and controllers choose the setting.
         """
         settings = {
             "cleanup.policy": "delete",
@@ -215,7 +215,7 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def words(self) -> str:
-        """The command-line options that select this cluster."""
+        """The command-line options for this cluster: ``--inventory FILE --confirm CODE``."""
         path = shlex.quote(self.inventory)
         return f"--inventory {path} --confirm {self.code or self.cluster_id}"
 
@@ -226,16 +226,16 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         command: the program and its arguments, with the placeholders of
             ``highwater.runtime.programs.instances``. Values of ``env`` may have placeholders, too.
-        out: name of the output topic, which has as many partitions as the topic under test. If it
-            is empty, the program writes elsewhere and prints a line for each finished input. A
+        out: name of the output topic, which has as many partitions as the topic under test. If
+            empty, the program writes elsewhere, and prints a line for each finished input. A
             program without input prints the records that it has written; see
             ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``. With ``feed``, it also names inputs.
         outputs: number of outputs that an input must have. With fewer outputs, the input is only
             partly processed.
         when: an expression for inputs that need outputs; empty means that all inputs need them.
-        feed: path of a file, see ``harness.runs.programs.feed``. If it is empty, the harness makes
-            the inputs.
+        feed: path of a file, see ``harness.runs.programs.feed``. If empty, the harness makes the
+            inputs.
     """
 
     command: tuple[str, ...]
@@ -274,19 +274,19 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ""
 
     def __post_init__(self) -> None:
-        """If ``match`` is not set, use the complete record of the user as its name."""
+        """With ``feed`` but without ``match``, use the whole line as the record's name."""
         if self.feed and self.match == RECORD_NAME:
             force_setattr(self, "match", WHOLE_RECORD)
 
     def outlets(self, partitions: int) -> int:
-        """Return the number of partitions with output, or of instances that print outputs.
+        """Return the number of output partitions or, without an output topic, of instances.
 
         A fault may start one more instance.
         """
         return partitions if self.out else self.instances + 1
 
     def place(self, outlet: int, offset: int) -> str:
-        """Return the position of an output as text, such as ``offset 7 of payments-0``."""
+        """Return an output's position as text, such as ``offset 7 of payments-0``."""
         if self.out:
             return f"offset {offset} of {self.out}-{outlet}"
         return f"line {offset} that instance {outlet} printed"
@@ -311,10 +311,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         max_recovery_s: the user's limit for a recovery; 0 means no limit.
         duration_s: the duration of a random schedule; with steps, the least duration.
         broker_config: broker settings in addition to the driver's own, with Kafka's names.
-        wire: put the relay between brokers even if no fault or story needs it.
+        wire: whether the relay is between brokers even if no fault or story needs it.
         to: releases, in the order of the upgrades. A random schedule may not reach all releases.
-        protocol: the release with the protocol version that brokers use; empty for their own.
-        format: the release with the message format that brokers write; empty for their own.
+        protocol: newest protocol version that brokers use; empty for the release's own.
+        format: newest message format that brokers write; empty for the release's own.
         external: the cluster, if the driver is ``external``.
         program: the program under test, or None.
     """
@@ -437,7 +437,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def played_on(self) -> str:
-        """The brokers' release when the first fault is injected."""
+        """The brokers' release at the first fault, which is after all upgrades in a story."""
         return self.to[-1] if self.to and self.story else self.kafka
 
     @property
@@ -471,13 +471,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def named_by_keys(self) -> bool:
-        """True if a record's key is its name, as with the user's own inputs."""
+        """True if a record's key is its name: for the user's own inputs."""
         return self.program is not None and bool(self.program.feed)
 
     def broker_settings(self) -> dict[str, str]:
-        """Return broker settings. Topics of coordinators get a replica on every broker.
+        """Return broker settings. Coordinators' topics get a replica on every broker.
 
-        If a coordinator's topic had a single replica, it would be unavailable without that broker.
+        With a single replica, such a topic would be unavailable without that broker.
         """
         workload = self.workload
         if not (workload.transactions or workload.members or self.program):
@@ -532,7 +532,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def happens(self) -> str:
-        """The schedule of faults in one or two words."""
+        """The schedule in a few words: the story's name, ``kill,pause`` or ``calm``."""
         if self.schedule is not None:
             return str(self.schedule.get("name", "replay"))
         return (
@@ -546,8 +546,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def has_options(self) -> bool:
         """True if command-line options can express the complete plan.
 
-        Options cannot express steps, or settings from Python. In a plan with a story, topic and
-        broker settings are those of the story.
+        Options cannot express steps, or settings from Python. With a story, the story decides the
+        settings of topic and brokers, so they need no options.
         """
         if self.steps and not self.rolls:
             return False
@@ -570,8 +570,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def command(self) -> str:
         """Return the command that repeats this run with every setting.
 
-        In three cases, the command must run in the run's directory: options cannot express the
-        plan, the plan is a replay, or its topic was made like an existing topic.
+        The command reads a file of the run, and so must run in its directory, in three cases:
+        options cannot express the plan, the plan is a replay, or the topic copies another topic.
         """
         if not self.has_options:
             return "highwater replay plan.json"
@@ -597,12 +597,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def group_of(topic: str) -> str:
-    """Return the name of the group whose members read a run's topic."""
+    """Return the name of the group that reads a run's topic: ``<topic>-group``."""
     return f"{topic}-group"
 
 
 def rack_of(number: int, racks: int) -> str:
-    """Return the rack of a broker or a reader, numbered from 1."""
+    """Return the rack of a broker or reader: with 3 racks, number 4 -> ``rack-1``."""
     return f"rack-{(number - 1) % racks + 1}"
 
 
@@ -622,7 +622,7 @@ _NEXT: Final = (
 
 
 def _of_options(plan: Plan) -> Plan:
-    """Return the plan that ``highwater app`` would make from the options for this plan."""
+    """Return the plan that ``highwater app`` makes from this plan's options, to compare the two."""
     topic, fed = plan.topic, plan.workload
     replicas = topic.replication_factor if plan.external else plan.brokers
     return Plan(
@@ -673,7 +673,7 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
 
 
 def _changed(plan: Plan) -> list[str]:
-    """Return the names of settings that differ from the defaults of ``highwater run``."""
+    """Return the names of options whose values differ from the defaults of ``highwater run``."""
     ours = plan.workload
     usual = Workload(idempotence=ours.transactions and ours.idempotence)
     if plan.story:

@@ -64,7 +64,7 @@ class Clock:
         return time.monotonic_ns() - self.zero_ns
 
     def step_ns(self) -> int:
-        """Return by how much the machine's wall clock was moved since the run's start."""
+        """Return by how many ns the machine's wall clock was moved since the run's start."""
         return time.time_ns() - self.started_at_ns - self()
 
 
@@ -76,7 +76,7 @@ class Recorder:
         wired: whether a relay reports messages.
         racked: whether readers are in racks, and report the brokers from which they fetch.
         grouped: whether group members report their records.
-        answers: whether coordinators report their states at the end.
+        answers: whether the run records the coordinators' states at its end.
         program: whether there is a program under test.
 
     Attributes:
@@ -125,16 +125,15 @@ class Recorder:
     def operation(self, **row: object) -> None:
         """Record one operation with columns of ``OPERATIONS``.
 
-        The row is on disk after ``FLUSH_S`` seconds.
-
-        Callers with thousands of operations per second use an operation buffer instead.
+        The row is on disk after ``FLUSH_S`` seconds. For thousands of operations per second, use an
+        operation buffer instead.
         """
         self._add(OPERATIONS_TABLE, row)
 
     def fault(
         self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
     ) -> None:
-        """Record a row of ``FAULTS`` (phase inject, heal or note).
+        """Record a row of ``FAULTS``; ``phase`` is inject, heal or note.
 
         The row is on disk when the method returns.
         """
@@ -201,15 +200,15 @@ class Recorder:
             self._add("events/log_lines", row)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of operations by (kind, outcome), up to ``FLUSH_S`` seconds old."""
+        """Return (kind, outcome) -> number of operations, up to ``FLUSH_S`` seconds old."""
         return dict(self._counts.copy())
 
     def rows(self) -> dict[str, int]:
-        """Return the number of rows written so far, by table."""
+        """Return table -> number of rows written so far."""
         return {table: stream.rows for table, stream in self._streams.items()}
 
     def _append_now(self, table: str, row: Mapping[str, object]) -> None:
-        """Append a row with the current time. Rows that wait in memory are written later."""
+        """Write a row with the current time at once. Other waiting rows are written later."""
         stamped = {"time_ns": self.clock(), **row}
         self.check()
         try:
@@ -224,7 +223,7 @@ class Recorder:
             raise self._error
 
     def operations(self, columns: Columns) -> None:
-        """Record thousands of operations at once. The caller's thread writes them to disk.
+        """Record thousands of operations at once. The caller's own thread writes them to disk.
 
         A background thread would compete with the caller for Python's global lock.
         """
@@ -295,7 +294,7 @@ class Recorder:
                 self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
 
     def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
-        """Return a column as an Arrow array. Words become codes of a dictionary."""
+        """Return a column as an Arrow array, with dictionary codes if its field needs them."""
         if column is None:
             return pa.nulls(size, field.type)
         if not pa.types.is_dictionary(field.type):

@@ -27,12 +27,12 @@ RENAMED_FAULTS: Final[Mapping[str, str]] = {
 
 
 def fault_in(word: str) -> str:
-    """Return the name of the fault in a word from ``--nemesis`` or ``--budget``."""
+    """Return the fault in a word of ``--nemesis`` or ``--budget``: ``kill@leader=3`` -> kill."""
     return re.split("[@=]", word, maxsplit=1)[0]
 
 
 def current_fault(word: str) -> str:
-    """Return a word from ``--nemesis`` or ``--budget`` with the current name of its fault."""
+    """Replace a former fault name in a word of ``--nemesis`` or ``--budget``; return the word."""
     name = fault_in(word)
     return RENAMED_FAULTS.get(name, name) + word[len(name) :]
 
@@ -43,10 +43,10 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         fault: name of a registered fault.
         at_s: start of the fault, in seconds after every replica is in sync.
-        lasts_s: seconds from the time when the fault has taken effect to its healing.
-        target: a broker's id, or a word such as ``leader``, which is resolved when the fault
-            starts. For client faults it is a client's name, or a word for any client. Other faults
-            ignore it.
+        lasts_s: seconds from the fault's effect to its healing.
+        target: a broker's id, or a word such as ``leader``. When the fault starts, the harness
+            chooses the broker for the word. For client faults, a client's name or a word. Other
+            faults ignore the target.
         partition: the partition of the fault. The target ``leader`` means the leader of this
             partition.
         choice: a number from 0 to 1, which chooses among candidates and decides other random
@@ -68,7 +68,7 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def ends_s(self) -> float:
-        """Time of the healing, in seconds, counted like ``at_s``."""
+        """Time of the healing, in seconds after every replica is in sync, like ``at_s``."""
         return self.at_s + self.lasts_s
 
 
@@ -76,7 +76,7 @@ Steps: TypeAlias = tuple[FaultStep, ...]
 
 
 def end_of(steps: Sequence[FaultStep]) -> float:
-    """Return the time at which the last step is healed, in seconds; 0 without steps."""
+    """Return the time in seconds at which the last fault is healed; 0 without steps."""
     return max((step.ends_s for step in steps), default=0.0)
 
 
@@ -93,7 +93,7 @@ def in_order(steps: Sequence[FaultStep]) -> Steps:
 
 
 def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
-    """Return a schedule whose parts follow each other, ``gap_s`` seconds apart."""
+    """Join schedules: each starts ``gap_s`` seconds after the end of the previous schedule."""
     done: list[FaultStep] = []
     for part in parts:
         begins = end_of(done) + gap_s if done else 0.0
@@ -102,10 +102,10 @@ def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
 
 
 def overlap(*parts: Sequence[FaultStep]) -> Steps:
-    """Return one schedule whose parts start at the same moment."""
+    """Join schedules that start at the same time."""
     return in_order([step for part in parts for step in part])
 
 
 def stagger(*parts: Sequence[FaultStep], every_s: float) -> Steps:
-    """Return a schedule that starts a part every ``every_s`` seconds. Parts may overlap."""
+    """Join schedules: one starts every ``every_s`` seconds. They may overlap."""
     return overlap(*(later(part, number * every_s) for number, part in enumerate(parts)))

@@ -1,4 +1,4 @@
-"""The store: a folder of runs. A run is a directory from which it can be judged again.
+"""The store: a folder of runs. A run is a directory, and can be judged again.
 
 store/<run>/
   plan.json  environment.json  status.json     all settings; the machine; the progress
@@ -90,8 +90,8 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
             and in old runs without a manifest.
         missed: the step of a model's schedule that brokers did not follow.
         standing: partitions in which an open transaction ended the final read.
-        clock_step_s: by how much the machine's wall clock was moved during the run. The times of
-            brokers' log lines are then not known, so the run has no log lines.
+        clock_step_s: seconds by which this machine's wall clock was moved during the run. If it was
+            moved, the times of brokers' log lines are not known, so the run has no log lines.
     """
 
     phase: Phase
@@ -140,7 +140,7 @@ def is_table_among(name: str, paths: Iterable[str]) -> bool:
 class Run:
     """One run directory: the paths of its files, and its small JSON files as values.
 
-    Reading a file that is missing, is broken or has another schema raises ``StoreError``.
+    Methods raise ``StoreError`` if their file is missing, is broken or has another schema.
     """
 
     def __init__(self, path: Path) -> None:
@@ -202,7 +202,7 @@ class Run:
         return self.path / "report.html"
 
     def stream(self, table: str) -> Path:
-        """Return the path to which a table of ``TABLES`` is appended during the run."""
+        """Return the path of a table's stream, to which rows are appended during the run."""
         return self.path / f"{table}.arrows"
 
     def parquet(self, table: str) -> Path:
@@ -210,11 +210,11 @@ class Run:
         return self.path / f"{table}.parquet"
 
     def unsealed(self, table: str) -> bool:
-        """Return whether a table is still a stream, because the run has not ended."""
+        """Return whether a table is still a stream, and not Parquet: the run has not ended."""
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
     def table(self, name: str) -> "pa.Table":
-        """Return a table of ``TABLES``, from Parquet or from its stream so far."""
+        """Return a table of ``TABLES`` from its Parquet file, or from its stream."""
         from highwater.harness.runs.history import read_table  # noqa: PLC0415 - for Arrow, which the base lacks
 
         try:
@@ -225,7 +225,7 @@ class Run:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def judged_bytes(self) -> int:
-        """Return the size in bytes of the run's history and replica files that can be listed."""
+        """Return the size in bytes of the history, the replicas and the remote tier."""
         places = (self.replicas, self.remote_tier, self.parquet("history/ops").parent)
         walks = (walk for place in places for walk in os.walk(place))
         files = (Path(home, name) for home, _, names in walks for name in names)
@@ -278,11 +278,11 @@ class Run:
 
     @property
     def judged(self) -> bool:
-        """True if there is a verdict file, even a malformed file."""
+        """True if there is a verdict file, even if it is malformed."""
         return is_file(self.analysis / "verdict.json")
 
     def _refuse_unended(self) -> None:
-        """Raise an error for a run that is neither complete nor judged."""
+        """Raise an error if the run has not ended, so that it has no verdict."""
         if not is_file(self.path / "status.json"):
             return
         phase = self.status().phase
@@ -325,7 +325,7 @@ class Store:
         """Make a new run directory with its plan, and let ``latest`` point to it.
 
         The directory becomes visible only when it is complete. Without ``name``, its name is made
-        from the plan and the time.
+        from the time and the plan.
 
         Raises:
             UsageError: the path has a comma.
@@ -360,7 +360,7 @@ class Store:
         return Run(self.root / name)
 
     def open(self, name: str | Path) -> Run:
-        """Return the run at a path, or with that name in this store; raise if there is none."""
+        """Return the run at a path, or with that name in this store; raise if it does not exist."""
         for path in (Path(name), self.root / name):
             if _may_be_run(path):
                 return Run(path.resolve())

@@ -23,14 +23,14 @@ read."""
 
 
 def in_words(verdict: str, lost: int) -> str:
-    """Return the verdict's text for reports: ``LOSSY`` for a valid run that lost records."""
+    """Return the verdict's text for reports: ``LOSSY`` if a valid run lost records."""
     return LOSSY if verdict == VALID and lost else verdict
 
 
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file or directory of a run that the judge could not use as evidence.
 
-    ``why`` continues a message that begins with the path.
+    ``why`` continues a sentence that begins with the path: ``is missing``.
     """
 
     path: str
@@ -94,9 +94,9 @@ ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger: the number of records with each outcome.
 
-    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. ``read``
-    counts acknowledged records that the final read returned, and ``replaced`` counts acknowledged
-    records that compaction, or an administrator, may have removed.
+    sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced.
+    ``read``: the final read returned the record. ``unseen``: the final read may not have reached
+    the record's offset. ``replaced``: compaction, or an administrator, may have removed the record.
     """
 
     sent: int
@@ -133,10 +133,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         promise: the guarantee of the run's settings, as a sentence.
         headline: the finding in one sentence, with total numbers.
         happened: the recorded faults in the cluster; empty if unknown.
-        counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
-        following: numbers, by kind, of anomalies that only follow from another anomaly. Such
-            anomalies are not in ``counts``. Only ``anomalies.parquet`` has these anomalies, with
-            their ``cause``.
+        counts: kind to the exact number of anomalies, even if ``anomalies`` does not have all.
+        following: kind to the number of anomalies that only follow from another anomaly. They are
+            not in ``counts`` or ``anomalies``, but in ``anomalies.parquet``, with their ``cause``.
         anomalies: the first anomalies of each kind, those that break a guarantee first;
             ``anomalies.parquet`` has all.
         checkers: checker name to its result. ``held``: no anomaly. ``found N``: N anomalies.
@@ -175,12 +174,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict's text for reports. A valid run that lost records has its own text."""
+        """The verdict for reports: ``valid``, ``invalid``, ``unknown``, ``valid, with losses``."""
         return in_words(self.verdict, self.ledger.lost)
 
     @property
     def sums(self) -> str:
-        """The known part of the ledger as a sentence. Empty if no record was counted."""
+        """The ledger as a sentence, as far as it is known; empty if no record was counted."""
         if self.account == "none":
             return ""
         book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
@@ -215,10 +214,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def summary(self, report: str | None) -> dict[str, object]:
-        """Return the object that ``run --json`` and ``check --json`` print.
-
-        A count that is unknown is null.
-        """
+        """Return the object that ``run --json`` and ``check --json`` print; null if unknown."""
         ledger: dict[str, int | None] = msgspec.structs.asdict(self.ledger)
         if self.account != "whole":
             ledger |= dict.fromkeys(("read", "lost", "unseen", "replaced"))
@@ -247,6 +243,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SchemaOnly(msgspec.Struct):
-    """Only the schema version. It is decoded first: another version may have other fields."""
+    """Only the schema version. It is read first, because another version may have other fields."""
 
     schema: int = SCHEMA_VERSION

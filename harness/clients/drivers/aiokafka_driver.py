@@ -60,7 +60,7 @@ READS = {
 
 
 def renamed(config: Request, names: dict[str, str]) -> Request:
-    """Return settings under aiokafka's names. Settings that aiokafka does not have are left out."""
+    """Return settings under aiokafka's names; leave out settings that aiokafka does not have."""
     ours = {names[name]: value for name, value in config.items() if name in names}
     return {**ours, "bootstrap_servers": config["bootstrap.servers"].split(",")}
 
@@ -68,7 +68,7 @@ def renamed(config: Request, names: dict[str, str]) -> Request:
 def producing(config: Request) -> Request:
     """Return the settings of an ``AIOKafkaProducer``.
 
-    aiokafka has one timeout, for requests. This timeout also limits a record's delivery.
+    aiokafka has no timeout for a delivery. Its timeout for requests also limits a delivery.
     """
     times = (config[f"{name}.timeout.ms"] for name in ("socket", "request", "message"))
     codec = config["compression.type"]
@@ -92,13 +92,13 @@ def reading(config: Request) -> Request:
 
 
 def answer(number: int, **words: object) -> None:
-    """Respond to a request, or report an event in the group."""
+    """Write the response to request ``number``, or event ``number`` of the group."""
     sys.stdout.write(json.dumps({"id": number, **words}) + "\n")
     sys.stdout.flush()
 
 
 def failed(number: int, raised: BaseException, **words: object) -> None:
-    """Respond with an exception."""
+    """Write an exception as the response to request ``number``."""
     name = type(raised).__name__
     code = raised.errno if isinstance(raised, BrokerResponseError) else -1
     words = {"again": name in UNREACHED, "fatal": name in FATAL, "message": str(raised), **words}
@@ -111,7 +111,7 @@ def offsets(request: Request) -> dict[TopicPartition, int]:
 
 
 class AiokafkaClient:
-    """A client that starts at its first call, because the start waits for a broker."""
+    """A client that starts at its first request, because the start waits for a broker."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.calls: dict[str, Callable[[Request], Awaitable[object]]] = {}
@@ -122,7 +122,7 @@ class AiokafkaClient:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def opened(self) -> Any:  # noqa: ANN401 - aiokafka has no types
-        """Return aiokafka's client."""
+        """Start aiokafka's client if needed; return it."""
         async with self._starting:
             if self.client is None:
                 self.client = self._make()
@@ -183,9 +183,9 @@ class AiokafkaProducer(AiokafkaClient):
                 future.add_done_callback(lambda sent, to=number: written(to, sent))
 
     def _refused(self) -> Request:
-        """Return the driver's response for an exception from ``send``.
+        """Return fields of the response for an exception from ``send``: the record is not queued.
 
-        If the producer's sender task has ended, the producer refuses every record.
+        If the producer's sender task has ended, the error is fatal: every later record fails, too.
         """
         sender = self.client._sender.sender_task if self.client else None  # noqa: SLF001 - it is not public
         ended = {"fatal": True} if sender is not None and sender.done() else {}
@@ -214,7 +214,7 @@ def written(number: int, sent: "asyncio.Future[Any]") -> None:
 
 
 class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: ignore[misc]  # no types
-    """A consumer, which also receives the events in its group, even while the client starts."""
+    """A consumer and its rebalance listener, which gets events even while the client starts."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(self._made)
@@ -246,7 +246,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return consumer
 
     async def opened(self) -> Any:  # noqa: ANN401 - the same
-        """Return aiokafka's client, with the positions of earlier seeks."""
+        """Return aiokafka's client. After its start, first seek to the requested positions."""
         started = self.started
         consumer = await super().opened()
         if not started:
@@ -278,7 +278,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         self._events.pop(request["event"]).set()
 
     async def _poll(self, request: Request) -> Request:
-        """Return the next records. aiokafka waits while its group is rebalanced."""
+        """Return the next records. During a rebalance aiokafka waits, so return no records then."""
         wait_s = request["wait_ms"] / 1000
         if self._polling is None:
             self._polling = asyncio.create_task(self._get(wait_s, request["max"]))
@@ -305,7 +305,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return {"records": [read(record) for records in fresh.values() for record in records]}
 
     async def _get(self, wait_s: float, most: int) -> tuple[Any, dict[int, int]]:
-        """Return the records of a poll, and each partition's number of seeks before the poll."""
+        """Return a poll's records by partition, and partition -> number of seeks so far."""
         consumer = await self.opened()
         polled = await consumer.getmany(timeout_ms=int(wait_s * 1000), max_records=most)
         return polled, dict(self._seeks)

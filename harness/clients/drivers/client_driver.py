@@ -78,8 +78,8 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         first: the first offset of a partition's log, only for ``bounds``.
         end: the end offset of a partition's log for this reader, only for ``bounds``.
         offsets: the group's committed offsets by partition, only for ``committed``.
-        member: a group member's metadata for the driver's producers, in the driver's own form; only
-            for ``member``.
+        member: only for ``member``: the group metadata that a producer of this driver sends with
+            offsets, in the driver's own form.
         event: the kind of event; empty for a response. The driver numbers its events. After each
             event it waits for a request ``handled`` with the event's number.
         generation: the group's generation, or the member's epoch; 0 if it is not known.
@@ -117,11 +117,11 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def given_settings(settings: Settings, *, member: bool = False, every: bool = False) -> Settings:
-    """Return the settings that a driver gets.
+    """Return the settings that the harness sends to a driver.
 
     Args:
         member: whether the driver's consumer joins a group.
-        every: whether the driver also gets settings that are not in the specification.
+        every: whether to include settings that are not in the specification.
     """
     names = tuple(settings) if every else SETTINGS + OF_MEMBERS
     return {
@@ -140,7 +140,7 @@ class DriverProcess(Protocol):
         """Yield the lines of the driver's standard output until its end. Then close the output."""
 
     def last_words(self) -> str:
-        """Return the last line of the driver's standard error. Empty without a line."""
+        """Return the last line of the driver's standard error, or an empty text."""
 
     def kill(self) -> None:
         """Kill the driver. Never raises an error. A second call does nothing."""
@@ -152,7 +152,7 @@ class ClientDriver:
     Attributes:
         broken: reason why the driver cannot be used any more; empty if it can be used.
         library: the driver's name of its library; empty until ``open`` has returned.
-        happened: function that gets each event in the consumer's group, in another thread.
+        happened: called with each event in the consumer's group, in another thread.
     """
 
     def __init__(self, process: DriverProcess) -> None:
@@ -199,7 +199,7 @@ class ClientDriver:
     def fulfil(
         self, op: str, result: Callable[[DriverAnswer], Result], **words: object
     ) -> "Future[Result]":
-        """Send a request. Return a Future of the value that ``result`` returns for the response.
+        """Send a request. Return a Future of ``result(response)``.
 
         Raises:
             HarnessError: the driver has ended by itself, or has broken its specification.
@@ -217,10 +217,10 @@ class ClientDriver:
         return done
 
     def check(self) -> None:
-        """Raise an error if the driver has ended by itself, or has broken its specification.
+        """Raise an error if the driver cannot be used.
 
         Raises:
-            HarnessError: the driver cannot be used.
+            HarnessError: the driver has ended by itself, or has broken its specification.
         """
         if self.broken and not self._ended:
             raise HarnessError(f"the client driver cannot be used: {self.broken}")
@@ -231,7 +231,7 @@ class ClientDriver:
         self._fail("the harness ended the driver")
 
     def _write(self) -> None:
-        """Write all waiting requests together, because a driver may read slowly."""
+        """Write requests until the end, many at once: the driver may read slowly."""
         with self._process.requests:
             while True:
                 lines = [self._lines.get()]

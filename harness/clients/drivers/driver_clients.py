@@ -1,4 +1,4 @@
-"""A client library whose clients are client drivers."""
+"""A client library for ``harness.clients``: each client is a client driver's process."""
 
 import weakref
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class DriverClients:
         self._drivers: weakref.WeakSet[ClientDriver] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> DriverProducer:
-        """Open a producer. It can send single records, or in transactions."""
+        """Open a producer of single records or of transactions."""
         return DriverProducer(self._opened(settings, "producer"))
 
     single = producer

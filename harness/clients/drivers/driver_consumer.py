@@ -4,8 +4,8 @@ The driver's thread puts responses and events into a queue, in order: records, a
 revoked partitions, responses to commits. The reader's own thread processes the queue within
 ``consume`` and ``close``. After an event the driver waits until the event is processed.
 
-A record is returned only if its poll ended after the last seek in its partition, and while the
-member owns the partition.
+A poll may end after a seek in the partition, or after the partition was revoked. Then the consumer
+drops the poll's records of that partition.
 """
 
 import contextlib
@@ -51,8 +51,7 @@ class DriverConsumer(BufferedConsumer):
     """A consumer for one topic. Not thread-safe.
 
     Args:
-        opens: starts the driver's consumer. The argument states whether the consumer joins the
-            group in the settings.
+        opens: starts the driver; ``opens(True)`` if the consumer joins the settings' group.
     """
 
     def __init__(self, opens: Callable[[bool], ClientDriver], settings: Settings) -> None:
@@ -77,7 +76,7 @@ class DriverConsumer(BufferedConsumer):
         return self._open
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets. A member adds newly assigned partitions."""
+        """Read these partitions from these offsets, in addition to the partitions read so far."""
         self._topic = self._topic or partitions[0].topic
         self._assigned |= {place.partition for place in partitions}
         self._go_to({place.partition: place.offset for place in partitions if place.offset >= 0})
@@ -130,7 +129,7 @@ class DriverConsumer(BufferedConsumer):
         """Process the response to a poll.
 
         Args:
-            seeks: partition to the number of seeks before the response came.
+            seeks: partition to the number of seeks in it when the response came.
         """
         self._polling = False
         if given.error:
@@ -150,7 +149,7 @@ class DriverConsumer(BufferedConsumer):
         self._go_to({partition.partition: partition.offset})
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a negative number means no offset."""
+        """Return the group's committed offsets; -1 for a partition without a committed offset."""
         numbers = [place.partition for place in partitions]
         there = self._driver.fulfil(
             "committed", lambda given: given.offsets, topic=self._topic, partitions=numbers
@@ -173,7 +172,7 @@ class DriverConsumer(BufferedConsumer):
         future.add_done_callback(lambda _: self._mail.put(tell))
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return a partition's first offset, and the end offset for this reader."""
+        """Return a partition's first offset, and the end offset for this isolation level."""
         place = {"topic": partition.topic, "partition": partition.partition}
         bounds = self._driver.fulfil("bounds", lambda given: (given.first, given.end), **place)
         return _result(bounds, timeout)
@@ -227,7 +226,7 @@ def _message(record: DriverRecord) -> ReadMessage:
 
 
 def _result(future: Future[_Result], limit_s: float) -> _Result:
-    """Return the result of a call whose response does not go through the queue."""
+    """Return a call's result. Use this for calls whose responses do not go through the queue."""
     try:
         return future.result(limit_s)
     except Exception as raised:
@@ -238,7 +237,7 @@ def _result(future: Future[_Result], limit_s: float) -> _Result:
 
 
 def _needed(without: str, future: Future[_Result]) -> _Result:
-    """Return the result of a call without which the run cannot continue."""
+    """Return a call's result; raise HarnessError if it fails, because the run needs the result."""
     try:
         return future.result(OPENS_S)
     except (KafkaException, TimeoutError) as why:

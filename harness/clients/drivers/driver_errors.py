@@ -1,7 +1,7 @@
 """Errors of client drivers, and the outcome of a record or a transaction after each error.
 
-*A record* that was not queued is ``fail``. Other errors come from the last attempt. With retries an
-earlier attempt may be in the log, so the record is ``info``, as with librdkafka
+*A record* that was not queued is ``fail``. Any other error belongs to the last attempt. With
+retries, an earlier attempt may be in the log. So the record is ``info``, as with librdkafka
 (``harness.clients.delivery_outcomes``).
 
 *A transaction.* After an error, kafka-python and aiokafka refuse to commit, and the application
@@ -41,19 +41,19 @@ class DriverError(LibraryError):
         return self.ended
 
     def retriable(self) -> bool:
-        """Return whether the caller may repeat a call, which the client then continues."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
         return self.again
 
 
 def as_error(raised: BaseException) -> DriverError:
-    """Return a call's exception as a ``DriverError``, which a ``KafkaException`` may contain."""
+    """Return a call's exception, or the error inside a ``KafkaException``, as a ``DriverError``."""
     if isinstance(raised, KafkaException) and isinstance(raised.args[0], DriverError):
         return raised.args[0]
     return DriverError(kind=type(raised).__name__, message=str(raised))
 
 
 class DriverOutcomes:
-    """The outcomes of records and transactions after these errors."""
+    """The outcomes of records and transactions after errors of client drivers."""
 
     def delivered(self, error: DriverError, *, retries: bool) -> str:
         """Return the outcome of a record that ``send`` refused, or whose Future failed."""
@@ -62,9 +62,9 @@ class DriverOutcomes:
         return delivery_outcomes.delivered(error.number, retries=retries)
 
     def unanswered(self, error: DriverError) -> bool:
-        """Return whether the error only means that the client stopped waiting for the response."""
+        """Return whether the harness stopped waiting, so that the client reported this error."""
         return error.kind == GAVE_UP
 
     def not_committed(self, error: DriverError, *, aborted: bool) -> str:
-        """Return the outcome of a transaction whose requested commit failed."""
+        """Return the outcome of a transaction after its commit request failed with this error."""
         return delivery_outcomes.not_committed(error.number, aborted=aborted)

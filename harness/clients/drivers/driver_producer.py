@@ -50,8 +50,8 @@ class DriverProducer(LibraryProducer):
 
         Raises:
             BufferError: the queue is full. The caller must call ``poll``, and try again.
-            KafkaException: the producer ended at an earlier record; the argument is that record's
-                error.
+            KafkaException: a fatal error of an earlier record ended the producer. The argument is
+                that error.
             HarnessError: the driver cannot be used.
         """
         if len(self._mailbox) >= _QUEUE_RECORDS:
@@ -83,10 +83,7 @@ class DriverProducer(LibraryProducer):
         self._driver.kill()
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Request a topic's partitions.
-
-        The connection to a leader is made later, for the first record.
-        """
+        """Request a topic's partitions. The client connects to leaders later."""
         try:
             self._driver.fulfil("reach", lambda _: None, topic=topic).result(limit_s)
         except Exception as raised:

@@ -94,7 +94,7 @@ writing = threading.Lock()
 
 
 def answer(number: int, **words: object) -> None:
-    """Respond to a request, or report an event in the group."""
+    """Write the response to request ``number``, or event ``number`` of the group."""
     line = json.dumps({"id": number, **words}) + "\n"
     with writing:
         sys.stdout.write(line)
@@ -102,7 +102,7 @@ def answer(number: int, **words: object) -> None:
 
 
 def failed(number: int, raised: BaseException, **words: object) -> None:
-    """Respond with an exception."""
+    """Write an exception as the response to request ``number``."""
     name = type(raised).__name__
     code = raised.errno if isinstance(raised, BrokerResponseError) else None
     words = {"again": name in UNREACHED, "fatal": name in FATAL, "message": str(raised), **words}
@@ -116,9 +116,9 @@ def placed(request: Request) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 class KafkaPythonClient:
-    """A client that opens at its first call, because opening waits for a broker.
+    """A client that opens at its first request, because opening waits for a broker.
 
-    A call of kafka-python may never return.
+    A call of kafka-python may never return. So most calls have their own threads.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -128,7 +128,7 @@ class KafkaPythonClient:
         self._make = make
 
     def opened(self) -> Any:  # noqa: ANN401 - kafka-python has no types
-        """Return kafka-python's client."""
+        """Open kafka-python's client if needed; return it."""
         with self.opening:
             if self.client is None:
                 try:
@@ -186,10 +186,9 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._send(request)
 
     def _send(self, request: Request) -> None:
-        """Send a record.
+        """Send a record. If kafka-python reaches no broker in time, refuse the record.
 
-        If a record waits for brokers until its time limit, all records that arrive in this time are
-        refused, too.
+        ``serve`` then also refuses the records that arrived during this wait.
         """
         number, value = request["id"], request["value"].encode()
         try:
@@ -211,7 +210,7 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._unwritten.put(number)
 
     def _answer_later(self) -> None:
-        """Respond to sends with acks=0 after ``WRITES_S``.
+        """Respond to sends with acks=0, but wait for ``WRITES_S`` seconds first.
 
         kafka-python reports such records before it writes them to the connection.
         """
@@ -229,7 +228,7 @@ Listener: Any = getattr(kafka, "AsyncConsumerRebalanceListener", object)
 
 
 class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  # kafka-python has no types
-    """A consumer. Its polls wait until events in its group are handled."""
+    """A consumer. Its poll waits while the harness handles an event of the group."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(self._made)
@@ -279,7 +278,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
     def _seek(self, request: Request) -> None:
         """Continue at these offsets.
 
-        The consumer first waits for the response to the last poll, or for an event in its group.
+        First wait until the running poll ends, or until the group has an event to handle.
         """
         offsets = {int(number): offset for number, offset in request["offsets"].items()}
         with self._changed:
@@ -383,14 +382,14 @@ requests: "queue.SimpleQueue[tuple[float, str]]" = queue.SimpleQueue()
 
 
 def take() -> None:
-    """Read the requests, and put each into a queue with its time of arrival."""
+    """Read requests from the standard input. Put each into a queue with its time of arrival."""
     for line in sys.stdin:
         requests.put((time.monotonic(), line))
     os._exit(0)
 
 
 def missing(config: Request) -> str:
-    """Return the feature that these settings need and this release lacks, or an empty text."""
+    """Return why this release does not support these settings; empty if it does."""
     if config.get("enable.idempotence") and "enable_idempotence" not in WRITES:
         return "this release has no idempotent producers"
     lacks_groups = "group.id" in config and Listener is object

@@ -30,19 +30,19 @@ positions: dict[int, int] = {}
 
 
 def read() -> None:
-    """Read the requests in a separate thread. The producer can then always call its callbacks."""
+    """Read the requests in a thread of its own, so that the producer can call its callbacks."""
     for line in sys.stdin:
         requests.put(json.loads(line))
     requests.put(None)
 
 
 def answer(number: int, **words: object) -> None:
-    """Respond to a request, or report an event in the group."""
+    """Write the response to request ``number``, or event ``number`` of the group."""
     print(json.dumps({"id": number, **words}), flush=True)
 
 
 def failed(number: int, error: KafkaError, **words: object) -> None:
-    """Respond with an error. Error codes below zero are librdkafka's own."""
+    """Write an error as the response to request ``number``. librdkafka's own errors get code -1."""
     words |= {"code": max(error.code(), -1), "message": error.str(), "fatal": error.fatal()}
     answer(number, error=error.name(), again=error.retriable(), **words)
 
@@ -88,7 +88,7 @@ def seek(consumer: Consumer, request: Request) -> None:
 
 
 def rebalanced(event: str, consumer: Consumer, places: list[TopicPartition]) -> None:
-    """Report assigned or revoked partitions, and execute requests until the event is handled."""
+    """Report an event of the group. Execute requests until the harness has handled it."""
     for place in places:
         positions[place.partition] = OFFSET_STORED
         if event != "assigned":
@@ -127,7 +127,7 @@ def commit(consumer: Consumer, request: Request) -> None:
 
 
 def member(consumer: Consumer, _: Request) -> Request:
-    """Return the member's metadata: bytes, which latin-1 makes text."""
+    """Return the member's metadata. It is bytes, which latin-1 decodes to text."""
     return {"member": consumer.consumer_group_metadata().decode("latin-1")}
 
 
@@ -138,7 +138,7 @@ def offsets(producer: Producer, request: Request) -> None:
 
 
 def texts(**data: Any) -> Request:  # noqa: ANN401 - bytes, or str by confluent-kafka's types
-    """Return a key or value as text."""
+    """Return each value as text: bytes are decoded, None stays None."""
     return {name: None if value is None else value.decode() for name, value in data.items()}
 
 
@@ -162,7 +162,7 @@ def poll(consumer: Consumer, request: Request) -> Request:
 
 
 def bounds(consumer: Consumer, request: Request) -> Request:
-    """Return the first offset of a partition's log, and its end."""
+    """Return a partition's first offset, and its end offset for this isolation level."""
     place = TopicPartition(request["topic"], request["partition"])
     first, end = consumer.get_watermark_offsets(place, timeout=5)
     return {"first": first, "end": end}

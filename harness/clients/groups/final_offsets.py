@@ -27,7 +27,7 @@ _Answer = TypeVar("_Answer", bound=tuple[Any, ...])
 
 
 def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
-    """Return a group's offsets from a response. None for a partition without an offset."""
+    """Return partition -> the group's offset in a response; None for no offset."""
     return {
         place.partition: None if place.offset < 0 else place.offset
         for place in places
@@ -52,9 +52,9 @@ class GroupAnswer(NamedTuple):
 def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:
     """Record the group's offset in every partition, with a client that does not join the group.
 
-    A response is used if it did not change for some time, and the log of ``__consumer_offsets`` did
-    not grow. Otherwise the last response is used, without the end of that log. If no coordinator
-    responds in time, no row is written, and the final offsets are not judged.
+    The function asks until the response, and the end of ``__consumer_offsets``, stay the same for
+    some time. At the time limit it uses the last response, without that end. Without any response
+    it writes no row, and the judge cannot check the final offsets.
 
     Args:
         settings: settings from ``client_config.consumer``, with the group.
@@ -98,9 +98,10 @@ def settled(
     """Send a request to a coordinator until its response stays the same. Return the last response.
 
     Args:
-        ask: returns a response. The first field is the response's time, which is not compared.
-        what: the name of the condition, for the error message.
+        ask: returns a response as a tuple. Its first field is the time, which may change.
+        what: the awaited condition in words, for the error message.
         passing: errors of ``ask`` that are ignored until the time limit.
+        for_s: seconds for which the response must stay the same.
 
     Raises:
         WaitTimeoutError: the response still changed at the time limit.
@@ -116,7 +117,7 @@ def settled(
 
 
 def _end(client: Consumer) -> int:
-    """Return the end of ``__consumer_offsets``, which has only one partition in our clusters."""
+    """Return the end of ``__consumer_offsets``, which has one partition in a local cluster."""
     place = TopicPartition(COORDINATOR_TOPICS[1], 0)
     bounds = client.get_watermark_offsets(place, timeout=_ASK_S)
     if bounds is None:

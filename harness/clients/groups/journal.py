@@ -68,7 +68,7 @@ class GroupJournal(MemberJournal):
         epoch: int | None = None,
         end: int | None = None,
     ) -> None:
-        """Record an event that ends now, with a row for each partition in ``places``."""
+        """Record an event that ends now: a row for each partition and offset in ``places``."""
         complete_ns = self.clock()
         for partition, offset in places.items():
             self._add(
@@ -82,7 +82,7 @@ class GroupJournal(MemberJournal):
             )
 
     def given(self, messages: Iterable[ReadRecord], invoke_ns: int) -> None:
-        """Record the result of a poll that ends now: a row for each sequence of rising offsets."""
+        """Record a poll that ends now: a row for each range of rising offsets in a partition."""
         complete_ns = self.clock()
         runs: dict[int, list[list[int]]] = {}
         for message in messages:
@@ -98,7 +98,7 @@ class GroupJournal(MemberJournal):
                 )
 
     def commits(self, places: Iterable[TopicPartition]) -> int:
-        """Record that a commit begins now; return the time. ``answered`` gets the response."""
+        """Record that a commit of these offsets begins now; return the time in ns."""
         begun_ns = self.clock()
         for place in places:
             self._begun[place.partition, place.offset].append(begun_ns)
@@ -112,8 +112,8 @@ class GroupJournal(MemberJournal):
     def answered(self, error: ClientError | None, places: Iterable[TopicPartition]) -> None:
         """Record the response to a commit. The consumer calls this method as its ``on_commit``.
 
-        Every error is ``info``, because the broker may have written an earlier attempt of the
-        client.
+        A commit with an error is ``info``: the client may have retried, and the broker may have
+        written an earlier attempt.
         """
         complete_ns = self.clock()
         for place in places:

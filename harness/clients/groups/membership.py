@@ -17,9 +17,9 @@ class GroupMembership:
         protocol: the group's protocol: ``classic`` or ``consumer`` (KIP-848).
         refresh_s: seconds between the consumer's metadata requests
             (``topic.metadata.refresh.interval.ms``); None for a short default.
-        commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``. The
-            client of such a member also chooses its first offsets. None means that the member
-            itself commits the offsets that it has read.
+        commits_every_s: ``auto.commit.interval.ms``, if the client commits by itself
+            (``enable.auto.commit``) and also chooses its first offsets. None if the harness commits
+            the offsets that the member has read.
     """
 
     group: str
@@ -29,7 +29,7 @@ class GroupMembership:
     commits_every_s: float | None = None
 
     def settings(self) -> Settings:
-        """Return the settings that differ from the settings of other consumers."""
+        """Return the settings for ``refresh_s`` and ``commits_every_s``."""
         settings: Settings = {}
         if self.refresh_s is not None:
             settings |= {"topic.metadata.refresh.interval.ms": int(self.refresh_s * 1000)}

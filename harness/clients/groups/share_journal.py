@@ -46,7 +46,7 @@ class ShareJournal(MemberJournal):
             )
 
     def answers(self, event: str, messages: Iterable[SharedRecord]) -> None:
-        """Record that the member acknowledges records now. ``answered`` records the results."""
+        """Record that the member now acknowledges these records; ``event`` is the kind."""
         begun_ns = self.clock()
         for message in messages:
             answer = _Answer(event, begun_ns, message.delivery_count())
@@ -59,7 +59,7 @@ class ShareJournal(MemberJournal):
     def answered(
         self, offsets: Mapping[TopicPartition, Iterable[int]], error: KafkaException | None
     ) -> None:
-        """Record the results of acknowledgements. The member's client calls this method."""
+        """Record the results of acknowledgements. The client calls this method as a callback."""
         complete_ns = self.clock()
         for place, numbers in offsets.items():
             for offset in numbers:

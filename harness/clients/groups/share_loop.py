@@ -1,8 +1,8 @@
 """Members of a share group (KIP-932): each record is delivered until a member accepts it.
 
-A member has no position, so it gets records in any order, and some records again. Before each
-poll's records, the harness writes a rebalance to the history. So the checkers accept any order of
-offsets, but report all other anomalies.
+A member has no position, so it gets records in any order, and some records again. The harness
+writes a row ``rebalance`` to the history before each poll's records. After this row, the checkers
+accept any order of offsets. They still report all other anomalies.
 """
 
 import json
@@ -24,7 +24,7 @@ _STATISTICS_MS: Final = 200
 
 
 class ShareLoop:
-    """One member of a share group, in a thread of its own. No fault stops it.
+    """One member of a share group, in a thread of its own. It continues through every fault.
 
     Each poll accepts the records of the previous poll.
 
@@ -60,7 +60,7 @@ class ShareLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The same as ``assigned``: a member of a share group has no position to wait for."""
+        """The same as ``assigned``: a member of a share group has no positions."""
         return self.assigned
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
@@ -89,8 +89,8 @@ class ShareLoop:
     def _look(self, statistics: str) -> None:
         """Record the assigned partitions. librdkafka calls this method within a poll.
 
-        A member has no callback for assignments. In librdkafka's statistics, an assigned partition
-        is ``desired`` and has a broker.
+        librdkafka has no callback for a member's assignment. In its statistics, an assigned
+        partition is ``desired`` and has a broker.
         """
         topic = json.loads(statistics)["topics"].get(self._topic.name, {"partitions": {}})
         self.assigned = frozenset(

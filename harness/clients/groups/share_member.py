@@ -155,10 +155,7 @@ class ShareMember:
                 self._warn(error)
 
     def _flush(self, client: SharingConsumer) -> None:
-        """Send the acknowledgements now, with some probability.
-
-        Otherwise the next poll sends them.
-        """
+        """Send the acknowledgements now with some probability. Otherwise the next poll does."""
         if self._random.random() >= _WAITS_FOR_ANSWER:
             return
         try:

@@ -1,4 +1,4 @@
-"""A share group member's client together with its records in the history and in its journal."""
+"""A share group member's client, which writes its records to the history and to a journal."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +20,7 @@ _ANSWERS_S: Final = 60.0
 
 
 class ShareSession:
-    """One life of a share group member.
+    """A share group member's client, from its start to its end or crash.
 
     Args:
         settings: settings from ``client_config.share_consumer``.
@@ -56,7 +56,7 @@ class ShareSession:
         self.client.subscribe([topic.name])
 
     def poll(self) -> list[SharedRecord]:
-        """Return the records of one poll without those that are errors.
+        """Return the records of one poll. Pass errors that a poll returns as records to ``warn``.
 
         Raises:
             KafkaException, IllegalStateException: from the client.
@@ -74,7 +74,7 @@ class ShareSession:
         return sound
 
     def end(self, *, crashed: bool) -> None:
-        """Leave the group, or end without notice."""
+        """Leave the group. If ``crashed``, end without a request to the group."""
         begun_ns = self._clock()
         if crashed:
             self.client.drop()
@@ -88,9 +88,9 @@ class ShareSession:
 
 
 class SteeredShareMember:
-    """A member of a share group that polls and accepts only on demand.
+    """A member of a share group that polls and accepts only when a story calls its methods.
 
-    Its client, which is not thread-safe, has a thread of its own.
+    Its client is not thread-safe, and has a thread of its own.
     """
 
     def __init__(self, session: Callable[[], ShareSession], warn: Callable[[object], None]) -> None:
@@ -101,15 +101,15 @@ class SteeredShareMember:
         self._records: dict[int, SharedRecord] = {}
 
     def poll(self) -> tuple[int, ...]:
-        """Return the offsets of the next poll's records in partition 0."""
+        """Poll once; return the offsets of the records in partition 0."""
         return self._thread.submit(self._poll).result()
 
     def accept(self, offset: int) -> Future[None]:
-        """Accept a record; the result is there when the brokers have responded."""
+        """Accept a record; return a Future that is done when the brokers have responded."""
         return self._thread.submit(self._accept, offset)
 
     def leave(self) -> None:
-        """Leave the group, if the member is still in it; others may get its unanswered records."""
+        """Leave the group. Brokers may then deliver its unacknowledged records to other members."""
         if self._left:
             return
         self._left = True

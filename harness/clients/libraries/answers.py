@@ -42,7 +42,7 @@ class WaitingRecord:
 
 
 class Mailbox:
-    """One producer's records without a response, and the responses that are not handled yet.
+    """A queue of responses for one producer, and its records that still wait for a response.
 
     Any thread may call ``answer``. Only the producer's thread may call the other methods.
     """
@@ -57,7 +57,7 @@ class Mailbox:
         return len(self._sent)
 
     def expect(self, record: WaitingRecord) -> int:
-        """Store a record that is sent now; return its number."""
+        """Store a record that the producer sends now; return its number for ``answer``."""
         self._number += 1
         self._sent[self._number] = record
         return self._number
@@ -87,7 +87,7 @@ class Mailbox:
                 served += self._report(*answer)
 
     def give_up(self, error: ClientError) -> None:
-        """Report an error for every record without a response."""
+        """Call the callback of every record without a response, with this error."""
         self.serve(0)
         for number in list(self._sent):
             self._report(number, error, None)

@@ -1,6 +1,6 @@
 """The interface between a run's clients and their library.
 
-Errors, messages, producers and consumers have the methods of confluent-kafka, whose own classes
+Errors, messages, producers and consumers have the methods of confluent-kafka. Its own classes
 satisfy these Protocols. For other libraries, this project has classes with the same methods.
 """
 
@@ -25,7 +25,7 @@ class ClientError(Protocol):
         """Return whether the producer cannot be used any more."""
 
     def retriable(self) -> bool:
-        """Return whether the caller may repeat a call, which the client then continues."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
 
     def txn_requires_abort(self) -> bool:
         """Return whether the application must abort its transaction."""
@@ -66,26 +66,23 @@ class RecordProducer(Protocol):
         """Call the callbacks of records with a response; return the number of callbacks."""
 
     def flush(self, timeout: float = -1) -> int:
-        """Call callbacks until every record has a response.
+        """Call callbacks until every record has a response, or until the timeout.
 
         Return the number of records without a response.
         """
 
     def purge(self) -> None:
-        """Stop waiting for responses. Later callbacks report an error for each of these records."""
+        """Stop waiting for responses. The callback of each waiting record then gets an error."""
 
     def close(self) -> object:
-        """Close the producer after ``purge``, without requests to brokers.
-
-        A second call is allowed.
-        """
+        """Close the producer after ``purge``, without requests. A second call is allowed."""
 
     def __len__(self) -> int:
         """Return the number of records that wait for a response or a callback."""
 
 
 class SingleProducer(RecordProducer, Protocol):
-    """A producer of single records, for stories. Its first record is as fast as later records."""
+    """A producer of single records, for stories. After ``reach``, its first send is fast."""
 
     def reach(self, topic: str, *, limit_s: float) -> None:
         """Request the partitions of a topic, and connect to their leaders.
@@ -98,15 +95,16 @@ class SingleProducer(RecordProducer, Protocol):
         """Call the library's flush. Then report each record without an error as acknowledged.
 
         Returns:
-            Whether the flush has returned. Otherwise a second call waits for the same flush.
+            False if the flush has not returned in time. A second call then waits for the same
+            flush.
         """
 
 
 class TransactionCalls(Protocol):
     """The calls of one transactional producer to its coordinator. Every call may raise an error.
 
-    The error is a ``KafkaException`` whose argument is a ``ClientError``. Without a response in
-    time, that error is retriable.
+    The error is a ``KafkaException`` whose argument is a ``ClientError``. If the coordinator does
+    not respond in time, that error is retriable.
     """
 
     def init_transactions(self, timeout: float) -> object:
@@ -133,19 +131,19 @@ class TransactionsProducer(RecordProducer, TransactionCalls, Protocol):
 
 
 class ReadRecord(Protocol):
-    """A record that a consumer has returned, or an error that is returned instead of a record."""
+    """A record that a consumer has returned, or an error instead of a record."""
 
     def error(self) -> ClientError | None:
         """Return the error; None for a record.
 
-        Only ``_AUTO_OFFSET_RESET`` is an error of one partition.
+        An ``_AUTO_OFFSET_RESET`` has a partition and an offset. All other errors have neither.
         """
 
     def partition(self) -> int | None:
         """Return the record's partition."""
 
     def offset(self) -> int | None:
-        """Return the record's offset. For a position out of range, return that position."""
+        """Return the record's offset. For ``_AUTO_OFFSET_RESET``, return the position."""
 
     def leader_epoch(self) -> int | None:
         """Return the leader epoch of the record; None if the client does not report it."""
@@ -167,8 +165,8 @@ OnPartitions = Callable[[Any, list[TopicPartition]], None]
 class RecordConsumer(Protocol):
     """A consumer for one topic. Not thread-safe. ``consume`` and ``close`` call the callbacks.
 
-    Its methods raise a ``KafkaException`` whose argument is a ``ClientError``. A group member
-    reports the response to every commit to ``on_commit`` in its settings.
+    Its methods raise a ``KafkaException`` whose argument is a ``ClientError``. The response to
+    every commit goes to the callback ``on_commit`` in the settings.
     """
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -178,7 +176,7 @@ class RecordConsumer(Protocol):
         """
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too. Only for a group with incremental assignments."""
+        """Also read these partitions. Only for a group with incremental assignments."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """Stop reading these partitions. A later call may read them from other offsets."""
@@ -193,18 +191,18 @@ class RecordConsumer(Protocol):
     ) -> None:
         """Join the group that the settings name.
 
-        ``on_assign`` sets the first offsets by ``assign`` or ``incremental_assign``. Before that
-        call, the consumer returns no record of an assigned partition.
+        ``on_assign`` must call ``assign`` or ``incremental_assign`` with the first offsets. Before
+        that call, the consumer returns no record of an assigned partition.
         """
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadRecord]:
-        """Return the next records. Errors are returned too, for the log."""
+        """Return the next records. An error is returned as a message without a record."""
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue to read at another offset."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a negative number means no offset."""
+        """Return the group's committed offsets; a negative offset means that there is none."""
 
     # Commits offsets of the group. Asynchronous: ``on_commit`` gets the response. Otherwise: wait.
     @overload
@@ -216,10 +214,10 @@ class RecordConsumer(Protocol):
     ) -> list[TopicPartition] | None: ...
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return a partition's first offset, and the end offset for this reader."""
+        """Return a partition's first offset, and the end offset for this isolation level."""
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library
-        """Return the member's metadata. Producers of this library send it with offsets."""
+        """Return the member's metadata. A producer of this library sends it with the offsets."""
 
     def epoch(self) -> int | None:
         """Return the generation of a classic group, or the member's epoch; None if unknown."""
@@ -228,14 +226,14 @@ class RecordConsumer(Protocol):
         """Leave the group, if the consumer is a member, and close the consumer."""
 
     def drop(self) -> None:
-        """Close the consumer as in a crash. Brokers get no request. Do not use it afterwards."""
+        """Close the consumer as in a crash. Brokers get no request. No other call may follow."""
 
 
 class SharedRecord(ReadRecord, Protocol):
-    """A record that a share group member got, or an error that is returned instead."""
+    """A record that a share group member got, or an error instead of a record."""
 
     def delivery_count(self) -> int | None:
-        """Return how many times the record was delivered to members, up to now."""
+        """Return how many times brokers have delivered the record to members so far."""
 
 
 OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
@@ -256,10 +254,7 @@ class SharingConsumer(Protocol):
         """Join the group that the settings name."""
 
     def poll(self, timeout: float) -> Iterable[SharedRecord]:
-        """Return the next records.
-
-        In implicit mode, this call accepts the records of the last poll.
-        """
+        """Return the next records. In implicit mode, also accept the records of the last poll."""
 
     def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
         """Acknowledge a record. The next poll or ``commit_sync`` sends the acknowledgement."""
@@ -271,20 +266,20 @@ class SharingConsumer(Protocol):
         """Send the acknowledgements, leave the group, and close the consumer."""
 
     def drop(self) -> None:
-        """Close the consumer as in a crash. Brokers get no request. Do not use it afterwards."""
+        """Close the consumer as in a crash. Brokers get no request. No other call may follow."""
 
 
 class Outcomes(Protocol):
-    """The rules of a library: the outcome of a record or a transaction after an error."""
+    """The rules of a library: error -> outcome of a record or a transaction (fail or info)."""
 
     def delivered(self, error: Any, *, retries: bool) -> str:  # noqa: ANN401 - a ClientError
         """Return the outcome of a record whose delivery failed with an error."""
 
     def unanswered(self, error: Any) -> bool:  # noqa: ANN401 - a ClientError
-        """Return whether the error only means that the harness stopped waiting."""
+        """Return whether the harness stopped waiting, so that the client reported this error."""
 
     def not_committed(self, error: Any, *, aborted: bool) -> str:  # noqa: ANN401 - a ClientError
-        """Return the outcome of a transaction whose requested commit failed."""
+        """Return the outcome of a transaction after its commit request failed with this error."""
 
 
 class ReaderLibrary(Protocol):

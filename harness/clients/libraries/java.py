@@ -1,7 +1,7 @@
 """Kafka's own Java clients as a library of clients: ``KafkaProducer`` with librdkafka's methods.
 
-``send`` returns a Future, and ``poll`` checks whether the oldest Future of each partition is done.
-So the recorded interval of a send may be longer than the real interval, but never shorter.
+``send`` returns a Future. ``poll`` checks whether the oldest Future of each partition is done. So
+the recorded interval of a send may be longer than the real interval, but never shorter.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ class JavaProducer(LibraryProducer):
         return self._size
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
-        """Queue a record. This may take as long as ``max.block.ms``."""
+        """Queue a record. This call may last up to ``max.block.ms``."""
         if self._size >= _QUEUE_RECORDS:
             raise BufferError("the producer's queue is full: too many records wait for a response")
         try:
@@ -71,7 +71,7 @@ class JavaProducer(LibraryProducer):
         self._size += 1
 
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and run them; return their number."""
+        """Wait for the first callback; call all callbacks that are due; return their number."""
         with contextlib.suppress(WaitTimeoutError):
             return await_condition(
                 self._serve,
@@ -83,10 +83,10 @@ class JavaProducer(LibraryProducer):
         return 0
 
     def trust_flush(self, timeout: float) -> bool:
-        """Call Java's own flush. Then report each record without an error as acknowledged.
+        """Call Java's own flush. Then report every record as acknowledged.
 
-        Java's documentation promises that every earlier record is then completed, so no Future is
-        checked.
+        Java's documentation promises that all earlier records are then completed. So this method,
+        like a program that trusts this, does not look at their Futures.
         """
         try:
             self._within("flush", timeout)
@@ -108,11 +108,9 @@ class JavaProducer(LibraryProducer):
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Request a topic's partitions.
+        """Request a topic's partitions. The client connects to leaders later.
 
-        The connection to a leader is made later, for the first record.
-
-        If ``max.block.ms``, which is Java's own limit, is too short, the call is repeated.
+        The call has Java's own limit, ``max.block.ms``. It is repeated until ``limit_s``.
         """
         deadline = time.monotonic() + limit_s
         while True:
@@ -196,7 +194,7 @@ class JavaClients:
         self._callbacks: CallbackGateway | None = None
 
     def producer(self, settings: Settings) -> JavaProducer:
-        """Open a producer. It can send single records, or in transactions."""
+        """Open a producer of single records or of transactions."""
         return JavaProducer(self._gateway, settings)
 
     single = producer
@@ -210,7 +208,7 @@ class JavaClients:
         return JavaShareConsumer(self.with_callbacks(), settings)
 
     def with_callbacks(self) -> CallbackGateway:
-        """Return the gateway for consumers."""
+        """Return the gateway for consumers; open it at the first call."""
         with self._opening:
             if self._callbacks is None:
                 self._callbacks = CallbackGateway(self._gateway)

@@ -5,12 +5,12 @@ exception's Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when 
 
 *A record.* ``send`` returns a Future. The Future's exception comes from the last attempt, as in
 librdkafka's delivery report. With retries an earlier attempt may have been appended, so the record
-is ``info``. The record is ``fail`` in two cases. First: the client does not retry, and the broker
-returned an error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Second: the
-client refused the record before it queued it, by an exception or a failed Future
-(``KafkaProducer$FutureFailure``), with an error that cannot occur later (``REFUSED_BEFORE_QUEUE``).
-A ``TimeoutException`` from ``send`` itself means that the client waited for metadata or memory. A
-later ``TimeoutException`` does not tell whether the record was written.
+is ``info``. The record is ``fail`` in two cases. First: the client does not retry, and a broker
+returns this error only before it appends (``REFUSED_BEFORE_APPEND``). Second: ``send`` raised an
+exception or returned a ``KafkaProducer$FutureFailure``, and the client raises this error only
+before it queues a record (``REFUSED_BEFORE_QUEUE``). A ``TimeoutException`` from ``send`` itself
+means that the client waited for metadata or memory. A later ``TimeoutException`` does not tell
+whether the record was written.
 
 *A transaction.* The rules are the same as in ``harness.clients.delivery_outcomes``. After a failed
 commit, Java's documentation requires: for an error in ``FATAL``, close the producer; after a
@@ -108,7 +108,7 @@ class JavaError(LibraryError):
         return refused or self.among(FATAL)
 
     def retriable(self) -> bool:
-        """Return whether the caller may repeat a call, which the client then continues."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
         return self.among(RETRIABLE) or self.name() == SLOW
 
     def among(self, names: frozenset[str]) -> bool:
@@ -117,7 +117,7 @@ class JavaError(LibraryError):
 
 
 class JavaOutcomes:
-    """The outcomes of records and transactions after Java's errors."""
+    """The outcomes of records and transactions after errors of Java's producer."""
 
     def delivered(self, error: JavaError, *, retries: bool) -> str:
         """Return the outcome of a record whose Future failed, or whose ``send`` raised an error."""
@@ -126,9 +126,9 @@ class JavaOutcomes:
         return FAIL if error.name() in REFUSED_BEFORE_APPEND and not retries else INFO
 
     def unanswered(self, error: JavaError) -> bool:
-        """Return whether the error only means that the harness stopped waiting for the record."""
+        """Return whether the harness stopped waiting, so that the client reported this error."""
         return error.name() == GAVE_UP
 
     def not_committed(self, error: JavaError, *, aborted: bool) -> str:
-        """Return the outcome of a transaction whose requested commit failed."""
+        """Return the outcome of a transaction after its commit request failed with this error."""
         return FAIL if aborted and not error.among(LOST_PRODUCER) else INFO

@@ -29,7 +29,7 @@ FENCES_MEMBERS: Final = (2, 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaMembership:
-    """A consumer's membership in a group. A producer sends it with the consumer's offsets."""
+    """A consumer's group metadata. A producer sends it with the consumer's offsets."""
 
     group: str
     generation: int
@@ -86,7 +86,7 @@ class KafkaGateway:
         return self.opened("producer", self._producer, settings)
 
     def opened(self, what: str, kind: Any, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
-        """Return a new object of a Java client class.
+        """Return a new object of the Java class ``kind``; ``what`` is its name in errors.
 
         Raises:
             HarnessError: Java refuses the settings.
@@ -103,7 +103,7 @@ class KafkaGateway:
             self.forget(properties)
 
     def offsets(self, places: Iterable[TopicPartition]) -> Any:  # noqa: ANN401 - of Java
-        """Return offsets as a ``Map``."""
+        """Return offsets as a Java ``Map``."""
         offsets = self.map()
         for place in places:
             partition = self.partition(place.topic, place.partition)
@@ -113,7 +113,7 @@ class KafkaGateway:
         return offsets
 
     def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
-        """Return the group's argument for a producer's call: before 2.5 only its name (KIP-447)."""
+        """Return ``group`` for ``sendOffsetsToTransaction``: before 2.5 only its name (KIP-447)."""
         if self.release < FENCES_MEMBERS:
             return group.group
         words = group.group, group.generation, group.member
@@ -130,7 +130,7 @@ class KafkaGateway:
             return
 
     def error_of(self, exception: Any, *, queued: bool = True) -> JavaError:  # noqa: ANN401 - of Java
-        """Return a Java exception as an error. For an ExecutionException, return its cause."""
+        """Return a Java exception as a ``JavaError``; use the cause of an ExecutionException."""
         classes = tuple(_classes(exception))
         if classes[0] == "ExecutionException" and exception.getCause() is not None:
             return self.error_of(exception.getCause(), queued=queued)
@@ -139,7 +139,7 @@ class KafkaGateway:
         return JavaError(classes=classes, message=message, number=number, queued=queued)
 
     def refusal(self, raised: Py4JError, *, queued: bool = True) -> KafkaException:
-        """Return a call's exception in the form that librdkafka's clients raise.
+        """Return a call's exception as a ``KafkaException`` with a ``JavaError``.
 
         Raises:
             HarnessError: the JVM has ended.
@@ -152,7 +152,7 @@ class KafkaGateway:
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
     def serve_callbacks(self) -> int:
-        """Start a server in the JVM that calls back in the caller's thread; return its port."""
+        """Start the server of a ``CallbackGateway`` in the JVM; return its port."""
         builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
         options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
         server = options.build()
@@ -168,7 +168,7 @@ class KafkaGateway:
         return True
 
     def forget(self, *objects: Any) -> None:  # noqa: ANN401 - of Java
-        """Release objects in the JVM. Many objects are released by one request."""
+        """Release objects in the JVM. One request releases many objects, so it is sent later."""
         with self._forgetting:
             self._forgotten += [reference._get_object_id() for reference in objects]  # noqa: SLF001
             if len(self._forgotten) < _FORGOTTEN_AT_ONCE:
@@ -186,10 +186,10 @@ class KafkaGateway:
 
 
 class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
-    """Connections to the JVM that raise the errors of calls themselves.
+    """Connections to the JVM that raise errors of calls without PySpark's code.
 
-    PySpark replaces the function that raises errors, for all gateways of a process. PySpark's
-    function would search for our exceptions in Spark's JVM.
+    PySpark replaces Py4J's function that raises errors, for all gateways of this process. PySpark's
+    function would look for our exceptions in Spark's JVM.
     """
 
     def send_command(
@@ -198,7 +198,7 @@ class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no ty
         retry: bool = True,
         binary: bool = False,
     ) -> Any:  # noqa: ANN401 - of py4j
-        """Send a command. If it threw an exception in Java, raise an error."""
+        """Send a command. If Java threw an exception, raise an error."""
         answer = super().send_command(command, retry, binary)
         if not binary and is_error(answer)[0]:
             get_return_value(answer, self, *command.split("\n")[1:3])

@@ -1,7 +1,7 @@
 """Settings for Kafka's Java clients, converted from librdkafka's settings.
 
-The names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). Some releases do
-not have all settings. Clients of these releases log a warning, and continue.
+The names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). If a release does
+not have a setting, its client logs a warning, and continues.
 """
 
 from collections.abc import Mapping
@@ -112,8 +112,8 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
 def consumer(settings: Settings) -> dict[str, str]:
     """Return the settings for a Java consumer.
 
-    Bytes become text with the same character codes (ISO 8859-1), because Java does not print bytes.
-    A closed consumer does not leave its group, so that the harness can simulate a crash.
+    Keys and values become text in ISO 8859-1, because Java does not print bytes. ``close`` does not
+    leave the group, so that the harness can simulate a crash.
     """
     reset = settings["auto.offset.reset"]
     return {
@@ -137,7 +137,7 @@ def share_consumer(settings: Settings) -> dict[str, str]:
 
 
 def _texts(settings: Settings, names: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with Java's names and with texts as values, as in a properties file."""
+    """Return settings under Java's names, with text values: ``True`` -> ``true``."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in renamed(settings, names).items()

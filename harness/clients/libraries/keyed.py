@@ -21,11 +21,10 @@ from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
 
 class KeyedProducer(Producer):
-    """A producer that takes a record's key from its name.
+    """A producer that takes a record's key from its name; see ``record_keys``.
 
-    A name without a key becomes the key itself.
-
-    A tombstone has no value. Its name is in its timestamp, and in its delivery report.
+    If a name contains no key, the whole name is the key. A tombstone has no value: its timestamp
+    and its delivery report contain its name.
     """
 
     def produce(  # type: ignore[override]  # it has the arguments of ``RecordProducer``
@@ -97,7 +96,7 @@ class KeyedLibrary(Librdkafka):
     """librdkafka, with producers that give keys to records."""
 
     def producer(self, settings: Settings) -> KeyedProducer:
-        """Open a producer. It may be transactional."""
+        """Open a producer of single records or of transactions."""
         return KeyedProducer(settings)
 
     def single(self, settings: Settings) -> ReachingProducer:
@@ -109,7 +108,7 @@ KEYED: Final = KeyedLibrary()
 
 
 def read_values(messages: Sequence[ReadRecord]) -> list[bytes | None]:
-    """Return the values of messages. For a tombstone, return its name instead."""
+    """Return the values of messages. For a tombstone, return its name as the value."""
     values = [message.value() for message in messages]
     if None not in values:
         return values

@@ -52,7 +52,7 @@ class LibraryError(ABC):
 
     @abstractmethod
     def retriable(self) -> bool:
-        """Return whether the caller may repeat a call, which the client then continues."""
+        """Return whether the caller may repeat the call. The client continues the earlier call."""
 
     def code(self) -> int:
         """Return Kafka's error code; -1 if the error has none."""
@@ -64,7 +64,7 @@ class LibraryError(ABC):
 
 
 class WaitingProducer:
-    """``queue``, ``flush`` and ``trust_flush`` for a producer with ``produce`` and ``poll``."""
+    """A base class for producers. ``queue`` and ``flush`` call ``poll`` while they wait."""
 
     def queue(
         self: RecordProducer, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery
@@ -79,7 +79,7 @@ class WaitingProducer:
                 return
 
     def flush(self: RecordProducer, timeout: float = -1) -> int:
-        """Call callbacks until every record has a response.
+        """Call callbacks until every record has a response, or until the timeout.
 
         Return the number of records without a response.
         """
@@ -89,15 +89,15 @@ class WaitingProducer:
         return len(self)
 
     def trust_flush(self: RecordProducer, timeout: float) -> bool:
-        """Flush until every record has a response; see ``SingleProducer``."""
+        """Flush; return whether every record has a response. See ``SingleProducer``."""
         return self.flush(timeout) == 0
 
 
 class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.
 
-    In the Python libraries, and in Java up to 2.x, such calls have no timeout. So a call continues
-    after the harness's time limit. The next call of the same method waits for the earlier call.
+    In the Python libraries, and in Java up to 2.x, such calls have no timeout. So a call may still
+    run after the harness's time limit. The next call of the same method waits for the earlier call.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and call them; return their number."""
+        """Wait for the first callback; call all callbacks that are due; return their number."""
 
     @abstractmethod
     def _begin(self, method: str, *words: object) -> Future[object]:
@@ -113,11 +113,11 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def _failed(self, raised: Exception) -> KafkaException:
-        """Return a call's exception in the form that librdkafka's clients raise."""
+        """Return a call's exception as a ``KafkaException`` with a ``LibraryError``."""
 
     @abstractmethod
     def _slow(self, message: str) -> ClientError:
-        """Return the error ``SLOW``. After this error, the caller may repeat the call."""
+        """Return the error for a call that has not returned in time. It is retriable."""
 
     def init_transactions(self, timeout: float) -> None:
         """Fence every other producer with this ``transactional.id``."""

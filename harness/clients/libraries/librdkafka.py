@@ -20,10 +20,10 @@ _ASK_S: Final = 1.0
 class Producer(WaitingProducer, confluent_kafka.Producer):
     """A producer that reports a fatal error in refused calls and in delivery reports.
 
-    confluent-kafka raises a fatal error of an idempotent or transactional producer once, from the
-    call that runs callbacks. The library then skips the remaining callbacks. Later calls are
-    refused with that error. Every waiting record still gets its delivery report, which the history
-    needs.
+    confluent-kafka raises the fatal error of an idempotent or transactional producer once, from
+    ``poll`` or ``flush``. That call then skips its other callbacks. librdkafka refuses all later
+    calls with this error. But every waiting record still gets its delivery report, which the
+    history needs.
 
     This class has its own ``flush``. After a fatal error, confluent-kafka's ``flush`` still runs
     callbacks, but calls inside them fail. A callback that holds a lock would then never release the
@@ -69,7 +69,7 @@ class ReachingProducer(Producer):
         )
 
     def _leaders(self, name: str) -> set[int]:
-        """Return the brokers that lead a partition; empty while the metadata is incomplete."""
+        """Return the leaders' ids; empty while the metadata is incomplete."""
         try:
             topic = self.list_topics(name, timeout=_ASK_S).topics[name]
         except KafkaException:
@@ -79,7 +79,7 @@ class ReachingProducer(Producer):
 
 
 def _note_connected(up: set[int], text: str) -> None:
-    """Store the ids of connected brokers, from librdkafka's statistics (STATISTICS.md)."""
+    """Replace ``up`` by the ids of connected brokers in librdkafka's statistics (STATISTICS.md)."""
     brokers = msgspec.json.decode(text)["brokers"].values()
     up.clear()
     up.update(broker["nodeid"] for broker in brokers if broker["state"] == "UP")

@@ -26,7 +26,7 @@ def read_outputs(
 ) -> list[str]:
     """Record every output, and the end of the read in each partition, within a limit.
 
-    An output that names several inputs has a row for each of them. An output that names no input
+    If an output contains the names of several inputs, it has a row for each name. Without a name it
     has one row.
 
     Args:
@@ -80,13 +80,13 @@ def read_outputs(
 def record_exempt(
     program: ProgramPlan, inputs: Iterable[tuple[str, bytes]], recorder: Recorder
 ) -> list[str]:
-    """Record the inputs that need no output, because the program's ``when`` does not match them.
+    """Record the inputs that do not match the program's ``when``, and so need no output.
 
     Args:
         inputs: names and values of all inputs that were sent.
 
     Returns:
-        A sentence with the reason why outputs cannot be judged; empty if they can be judged.
+        Empty, or one sentence: the reason why outputs cannot be judged.
     """
     if not program.when:
         return []
@@ -109,7 +109,7 @@ def record_exempt(
 def _written(
     plan: Plan, program: ProgramPlan, settings: Settings, limit_s: float
 ) -> dict[int, int]:
-    """Return the end offsets of the output topic's partitions, uncommitted records included."""
+    """Return partition -> end offset of the output topic, uncommitted records included."""
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     try:
         return await_condition(

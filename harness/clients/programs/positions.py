@@ -1,4 +1,4 @@
-"""Wait until a program has reached the end of its input, and its output has stopped growing."""
+"""Wait until a program has read all of its input, and its output has stopped growing."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ class Progress(NamedTuple):
 
     @property
     def behind(self) -> dict[int, int | None]:
-        """The committed offsets of the partitions whose end the group has not reached yet."""
+        """Partition to committed offset, for the partitions whose end the group has not reached."""
         return {
             partition: self.committed.get(partition)
             for partition, end in self.ends.items()
@@ -60,7 +60,7 @@ class Progress(NamedTuple):
 
     @property
     def done(self) -> int:
-        """The sum of the committed offsets; if there are no commits, the number of outputs."""
+        """The sum of the committed offsets. If the group has no commits, the number of outputs."""
         return sum(offset or 0 for offset in self.committed.values()) or self.written
 
     def needed(self, outputs: int) -> int:
@@ -69,7 +69,7 @@ class Progress(NamedTuple):
 
 
 class StoodStill:
-    """A condition: the program makes no more progress, because it has reached the end or is stuck.
+    """A condition for ``await_condition``: the program has reached its end, or is stuck.
 
     Args:
         outputs: the greatest number of outputs of an input.
@@ -90,7 +90,7 @@ class StoodStill:
         self.at_end = False
 
     def __call__(self, seen: Progress) -> bool:
-        """Return whether the wait is over."""
+        """Return whether the program has reached its end, or made no progress for ``limit_s``."""
         now = self._clock()
         if seen != self._last:
             self._last, self._changed_at = seen, now
@@ -107,7 +107,8 @@ class WorkDone:
 
     Args:
         settings: settings for a client that has the program's group, but does not join it.
-        printed: returns the number of outputs that the program has printed, if no topic has them.
+        printed: returns the number of outputs that the program has printed, for a program without
+            an output topic.
     """
 
     def __init__(
@@ -141,13 +142,14 @@ def await_end(
 
     Args:
         settings: settings for a client that has the program's group, but does not join it.
-        printed: returns the number of outputs that the program has printed, if no topic has them.
+        printed: returns the number of outputs that the program has printed, for a program without
+            an output topic.
         limit_s: seconds without progress after which the wait ends.
 
     Returns:
         Sentences about problems. With a problem, missing outputs do not prove an error of the
-            program. If the group did not reach some inputs, there is no sentence: the judge finds
-            these inputs itself.
+            program. Inputs that the group did not reach are no problem, because the judge finds
+            them.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})
@@ -205,9 +207,9 @@ def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> P
 
 
 def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
-    """Return a partition's end.
+    """Return the offset that the group must commit to reach the partition's end.
 
-    If only transaction markers and aborted records follow ``position``, return ``position``.
+    This is ``position`` if only transaction markers and aborted records follow, otherwise ``end``.
     """
     if position is None or position >= end:
         return end
@@ -233,7 +235,7 @@ def _why(
 
 
 def _instead(plan: Plan, settings: Settings) -> str:
-    """Return a likely reason why the program commits no offsets of its input topic."""
+    """Return a likely reason why the program has committed no offset of its input topic."""
     nothing = "no sign that the program reads this topic with the group HIGHWATER_GROUP"
     of_consumers = consumer({})
     with suppress(KafkaException):

@@ -1,1 +1,1 @@
-"""Faults as a run recorded them: steps, effects, times, counts, and missed steps."""
+"""Faults as a run recorded them: steps, effects, times and counts. Also steps that failed."""

@@ -1,4 +1,4 @@
-"""The note in a broker's log line: by how much the broker's clock was ahead of this machine's."""
+"""A note at a broker's log line: by how much the broker's clock was ahead of this machine's."""
 
 import re
 from typing import Final
@@ -10,11 +10,11 @@ CLOCK_READ_NS: Final = 2 * _SECOND_NS
 
 
 def clock_note(ahead_ns: int) -> str:
-    """Return the note for a log line. Without a clock fault, return an empty text."""
+    """Return a note such as `` (by a clock 60 s ahead)``; empty if the clock was not moved."""
     return f" (by a clock {ahead_ns / _SECOND_NS:g} s ahead)" if ahead_ns else ""
 
 
 def ahead_ns(line: str) -> int:
-    """Return by how many ns the broker's clock was ahead at a log line; 0 without a note."""
+    """Return the ns in a log line's note; 0 if the line has no note."""
     note = _NOTE.search(line)
     return round(float(note["ahead"]) * _SECOND_NS) if note else 0

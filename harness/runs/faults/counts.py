@@ -1,4 +1,4 @@
-"""Numbers of the faults that a run injected, from its recorded events.
+"""The number of faults that a run injected, from its recorded events.
 
 A schedule may inject fewer faults than planned, or none.
 """
@@ -30,7 +30,7 @@ class FaultCounts:
         steps: number of executed steps of the model's schedule.
         seconds: time from the first fault to the end of the last fault.
         restarted: number of brokers that a rolling restart restarted.
-        rolled_s: begin and end of the rolling restart, in seconds of the run; None without one.
+        rolled_s: start and end of the rolling restart, in seconds of the run; None without one.
     """
 
     faults: Mapping[str, int]
@@ -103,7 +103,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """The faults and other events of a run in a few words, with their meaning."""
+    """The events of a run in a few words: ``kill 3 times (planned: kill at random for 30 s)``."""
 
     value: str
     means: str

@@ -1,7 +1,7 @@
 """The effect of a fault: a sentence for users, and the offsets that the fault removed from logs.
 
-The explanation of a loss needs these offsets: neither Kafka's rules nor the brokers' logs explain
-their removal.
+To explain a lost record, the judge needs these offsets: neither Kafka's rules nor the brokers' logs
+explain their removal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class FaultEffect:
 
 
 def removed_offsets(row: Mapping[str, Any], topic: str, partition: int) -> Iterator[range]:
-    """Yield the offsets of a partition that the fault in a row of ``events/faults`` removed."""
+    """Yield a partition's offsets that the fault in a row of ``events/faults`` removed."""
     removed = row.get("removed")
     if removed is None:
         removed = legacy_sentences.removed(row["says"])
@@ -48,6 +48,6 @@ def removed_offsets(row: Mapping[str, Any], topic: str, partition: int) -> Itera
 
 
 def step_of(row: Mapping[str, Any]) -> int | None:
-    """Return the number of the schedule's step in a row of ``events/faults``, or None."""
+    """Return the number of the model schedule's step in a row of ``events/faults``, or None."""
     step = row.get("step")
     return legacy_sentences.step(row["says"]) if step is None else int(step)

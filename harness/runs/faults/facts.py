@@ -17,12 +17,13 @@ class FaultFacts:
         state: word for the state of a broker that the fault stops, pauses or isolates.
         silent: whether the broker responds to no request until the fault is healed.
         idle: whether the broker's process does not run until the fault is healed.
-        frozen: whether the broker resumes after the fault, and may still act as a leader.
+        frozen: whether the process stops without an exit. When it continues, the broker may still
+            act as a leader.
         killed: whether a signal or a command kills the broker's process.
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault affects single messages.
         moves_clock: whether the fault moves the broker's wall clock.
-        deletes: whether Kafka deleted the records on all replicas, because a user requested it.
+        deletes: whether Kafka deletes records on all replicas, at the request of a user.
     """
 
     state: str = ""

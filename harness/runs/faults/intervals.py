@@ -22,10 +22,10 @@ class FaultInterval:
 
     Attributes:
         broker: None for a fault without a broker.
-        start_ns: time at which the schedule began to inject the fault. If it is unknown, the time
+        start_ns: time at which the schedule began to inject the fault. If this is unknown, the time
             at which the fault had taken effect.
-        end_ns: time at which the fault was healed; None if it was never healed.
-        healing_ns: time at which the healing began, which may last; None if unknown.
+        end_ns: time at which the healing was complete; None if the fault was never healed.
+        healing_ns: time at which the healing began; None if unknown.
         says: the fault's effect as a sentence.
         healed: the sentence about the healing.
         row: the row of ``events/faults``, with the offsets that the fault removed from disks.
@@ -42,7 +42,7 @@ class FaultInterval:
 
     @property
     def past(self) -> str:
-        """The state of a broker under this fault, as a word."""
+        """The state of a broker under this fault, such as ``paused``; else the fault's name."""
         return facts_of(self.name).state or self.name
 
     @property
@@ -52,15 +52,12 @@ class FaultInterval:
 
     @property
     def sure_until_ns(self) -> int:
-        """The time until which the fault was certainly active: the begin of its healing."""
+        """The time until which the fault was certainly active: the start of its healing."""
         return min(self.until_ns, self.healing_ns or NEVER)
 
     @property
     def effect_ns(self) -> int:
-        """The time at which the fault had taken effect.
-
-        From ``start_ns`` on, it may affect messages.
-        """
+        """The time at which the fault had taken full effect. It may affect messages earlier."""
         return int(self.row.get("time_ns", self.start_ns))
 
     @property
@@ -76,7 +73,7 @@ class FaultInterval:
 def fault_intervals(
     rows: Iterable[Mapping[str, Any]], strikes: Strikes
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
-    """Pair each injection with its healing. Return the faults in order of injection, and the notes.
+    """Pair each injection with its healing. Return (faults in order of injection, notes).
 
     A broker may have a fault, and at the same time the relay may have a fault on its connections. A
     kill of a paused broker ends the pause. ``rows`` come from ``events/faults``.

@@ -1,4 +1,4 @@
-"""Parse sentences of runs up to release 0.2, which recorded these facts only as text."""
+"""Parse sentences of runs up to release 0.2, which recorded some values only as text."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ _BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 
 
 def removed(says: str) -> list[dict[str, Any]]:
-    """Parse a fault's sentence into the removed offsets, in the form of ``history.REMOVED``."""
+    """Return the removed offsets in a fault's sentence, in the form of ``history.REMOVED``."""
     return [
         {
             "topic": match["topic"],
@@ -35,7 +35,7 @@ def step(says: str) -> int | None:
 
 
 def without_step(says: str) -> str:
-    """Return a problem's sentence without the number of its step."""
+    """Return a problem's sentence without the step's number at its start."""
     return _STEP.sub("", says)
 
 

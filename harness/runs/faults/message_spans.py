@@ -1,4 +1,4 @@
-"""Single messages over time: the relay's actions on each message, from ``events/messages``."""
+"""The single messages on which the relay acted, each from its arrival to its end."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class MessageSpan:
         start_ns: when the message reached the relay.
         end_ns: when the relay sent or dropped the message; None if unknown.
         says: the events of the message as a sentence.
-        overtaken: number of later messages between the same two nodes that the relay sent earlier.
+        overtaken: number of messages between the same two nodes that the relay sent meanwhile.
     """
 
     name: str

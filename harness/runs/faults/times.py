@@ -1,6 +1,6 @@
-"""The times at which faults and healings began.
+"""The times at which the steps of a schedule began to inject and to heal faults.
 
-``events/faults`` has only the times at which they had taken effect.
+``events/faults`` has only the times at which an injection or a healing was complete.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from highwater.harness.runs.store import Run, is_table_among
 
 
 class Strike(NamedTuple):
-    """The time at which a step began to inject a fault, and the time of its planned healing.
+    """The time at which a step began to inject a fault, and the time at which its healing began.
 
     ``healing_ns`` is None if the fault is never healed, or the time is unknown.
     """
@@ -29,12 +29,12 @@ without a broker."""
 
 
 def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
-    """Return the times at which a run's schedule injected and healed faults. Empty for a story.
+    """Return the times at which a run's steps injected and healed faults; empty for a story.
 
     Args:
         run: the run.
-        without: paths of the run's files that cannot be used. A table among them is handled like a
-            missing table.
+        without: paths of files that must not be read. If the table of steps is among them, the
+            result is empty.
     """
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     if is_table_among(STEPS_TABLE, without):
@@ -52,6 +52,6 @@ def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
 
 
 def strike_of(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> Strike:
-    """Return the begin of the fault that was in effect at ``time_ns``; if unknown, ``time_ns``."""
+    """Return the last strike of a fault up to ``time_ns``; if unknown, ``Strike(time_ns)``."""
     before = [strike for strike in strikes.get((fault, broker), ()) if strike.begun_ns <= time_ns]
     return max(before, key=itemgetter(0), default=Strike(time_ns))

@@ -1,8 +1,8 @@
 """Expressions that find a name in a record, both in inputs and in outputs.
 
-``key`` finds the record's key, ``header:NAME`` a header, ``$.order_id`` a value by JSONPath (RFC
-9535) in a JSON value. ``module:function`` calls a Python function. Any other text is a regular
-expression for the value's text; if it has groups, the first group is the name.
+``key`` finds the record's key, ``header:NAME`` a header. ``$.order_id`` is a JSONPath (RFC 9535)
+for a value in JSON. ``module:function`` calls a Python function. Any other text is a regular
+expression, which is searched in the value's text. If it has groups, the first group is the name.
 """
 
 import importlib
@@ -38,7 +38,7 @@ Expression = Callable[[ProgramRecord], tuple[str, ...]]
 
 
 def expression(text: str) -> Expression:
-    """Return the expression for a user's text.
+    """Return the function that finds names, for a user's text.
 
     Raises:
         UsageError: the text is not an expression. The returned function also raises this error, if

@@ -1,7 +1,7 @@
 """The user's own records as the inputs of a program: a file with one JSON object per line.
 
 Each line is a record. The expression of ``--match`` finds the record's name in the line. This name
-becomes the record's key. The history uses these names, so every name must be unique.
+becomes the record's key. Names identify records in the history, so every name must be unique.
 """
 
 from pathlib import Path
@@ -22,11 +22,10 @@ _HINT: Final = "Write one JSON object per line (docs/apps.md)."
 
 
 def read_feed(path: str, names: Expression) -> dict[str, bytes]:
-    """Return a file's records by name, in the order of the file. Ignore empty lines.
+    """Return name -> record of a file, in the order of the file. Ignore empty lines.
 
     Args:
-        names: the expression that finds an input's name. For the expression, the complete line is
-            the key.
+        names: the expression that finds an input's name. It gets the line as the value and the key.
 
     Raises:
         UsageError: the file cannot be used; the message has the reason and the number of the line.
@@ -64,7 +63,7 @@ def _text(path: str) -> bytes:
 
 
 def _name(where: str, value: bytes, names: Expression) -> str:
-    """Return the name of a record.
+    """Return the name of a record; ``where`` is its line, for errors.
 
     Raises:
         UsageError: the record is not a JSON object, is too long, has no name or has several names.

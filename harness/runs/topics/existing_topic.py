@@ -54,9 +54,10 @@ class ExistingTopic:
 
     Attributes:
         replicas: brokers of each partition, the preferred leader first.
-        settings: the settings that the topic or its brokers set, and always those in ``ALWAYS``.
+        settings: the settings that the topic or its brokers set. ``ALWAYS`` names settings that are
+            included even with Kafka's default.
         overrides: the names of settings that the topic itself sets.
-        not_taken: settings that an earlier plan did not copy, and the reasons.
+        not_taken: setting name to the reason why an earlier plan did not copy it.
     """
 
     name: str
@@ -67,7 +68,7 @@ class ExistingTopic:
 
 
 def of_plan(path: Path) -> ExistingTopic:
-    """Return the existing topic that a saved plan copied, with its settings at that time."""
+    """Return the existing topic that a saved plan has copied, with its settings at that time."""
     try:
         topic = Plan.from_json(path.read_bytes()).topic
     except OSError as error:
@@ -97,7 +98,7 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
             topic's.
 
     Raises:
-        UsageError: a run cannot have such a topic.
+        UsageError: the topic's placement or settings do not suit the workload or the inventory.
     """
     count = int(given.get("partitions", len(existing.replicas)))
     replicas = tuple(existing.replicas[n % len(existing.replicas)] for n in range(count))

@@ -1,9 +1,9 @@
 """Keys of a workload on a compacted topic, which are parts of its records' names.
 
 A record's name contains its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17``
-deletes the key. A tombstone has no value that could contain its name. So its timestamp, which
-compaction preserves, encodes the name: producer and sequence number, added to a time in 2004. The
-brokers' retention of tombstones does not depend on timestamps (LogCleaner).
+deletes the key. A tombstone has no value that could contain its name. So its timestamp encodes the
+name: a time in 2004 plus a number for the producer and the sequence. Compaction preserves
+timestamps. The brokers' retention of tombstones does not depend on timestamps (LogCleaner).
 """
 
 import hashlib
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(rf"(?P<key>k[0-9]+)(?P<op>[{WRITES}{DELETES}])p(?P<by>
 
 
 class KeyedName(NamedTuple):
-    """The parts of a record's name."""
+    """The parts of a record's name: ``k5~p0-17`` is key k5, deletes, producer 0, sequence 17."""
 
     key: str
     deletes: bool

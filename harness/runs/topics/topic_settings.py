@@ -7,7 +7,7 @@ from highwater.harness.runs.plan import Plan
 
 
 def with_settings(plan: Plan) -> Plan:
-    """Return a plan whose topic and brokers have the settings that its workload needs."""
+    """Return the plan with the topic and broker settings that its workload needs."""
     tiered = plan.tiered and plan.story is None
     topic, brokers = derived(keys=plan.workload.keys > 0, tiered=tiered)
     return replace(

@@ -1,4 +1,4 @@
-"""A base class for consumers of several libraries: it buffers a poll's records for ``consume``."""
+"""A base class for consumers: it buffers the records of a poll, and ``consume`` returns them."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -24,7 +24,7 @@ class BufferedConsumer(ABC):
 
     @abstractmethod
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets. A member adds newly assigned partitions."""
+        """Read these partitions from these offsets. A group member keeps its other partitions."""
 
     @abstractmethod
     def _fill(self, most: int, timeout: float) -> None:
@@ -35,15 +35,15 @@ class BufferedConsumer(ABC):
         """Commit offsets of the group. Wait for the response unless ``asynchronous``."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too."""
+        """Read these partitions, in addition to the others."""
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing, because ``assign`` alone can change the offset of a partition."""
+        """Do nothing: a later ``assign`` sets the new offsets."""
         del partitions
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records. Errors are returned too, for the log."""
+        """Return the next records. An error is returned as a message without a record."""
         if not self._read:
             self._fill(num_messages, timeout)
         most = min(num_messages, len(self._read))

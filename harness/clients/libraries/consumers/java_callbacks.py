@@ -1,9 +1,9 @@
 """A gateway to a JVM, in which Java calls Python functions in the thread that called Java.
 
-``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
-runs such a callback on the same connection, and so in the same Python thread. Calls from that
-callback run in the same Java thread. The ``GatewayServer`` in the JVM starts the ``ClientServer``.
-No Java code of our own is needed.
+``KafkaConsumer`` is not thread-safe. It calls its listeners within a poll, in the polling thread.
+With Py4J's ``ClientServer``, such a callback arrives in the Python thread that called ``poll``. A
+call of Java from the callback arrives in the same Java thread. The ``GatewayServer`` in the JVM
+starts the ``ClientServer``, so no Java code of our own is needed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,9 +32,9 @@ _CLOSES_WITHIN: Final = (0, 10, 2)
 
 
 def interfaces(*names: str) -> type:
-    """Return a class with the name ``Java``.
+    """Return a class ``Java`` for the attribute ``Java`` of a Python class.
 
-    Py4J reads the Java interfaces of a Python class from such a class.
+    From this attribute, Py4J reads the names of the Java interfaces that the Python class has.
     """
     return type("Java", (), {"implements": list(names)})
 
@@ -46,7 +46,7 @@ class JavaCallback:
     after Java has returned.
 
     Attributes:
-        deaf: whether the object ignores all further calls.
+        deaf: whether the object ignores all later calls from Java.
     """
 
     def __init__(self) -> None:
@@ -54,13 +54,13 @@ class JavaCallback:
         self._raised: BaseException | None = None
 
     def raise_again(self) -> None:
-        """Raise the exception of the callback, if there was one."""
+        """Raise the exception that a callback has raised, if any."""
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
 
     def serve(self, callback: Callable[[], None]) -> None:
-        """Call ``callback``, unless this object is ``deaf``."""
+        """Call ``callback`` and store its exception. Do nothing if this object is ``deaf``."""
         if self.deaf:
             return
         try:
@@ -70,7 +70,7 @@ class JavaCallback:
 
 
 class CallbackGateway(KafkaGateway):
-    """A second gateway to a JVM, for consumers.
+    """A gateway to the JVM of another gateway, for consumers, which call back.
 
     Args:
         other: the first gateway, which starts the server for this gateway.
@@ -125,7 +125,7 @@ class CallbackGateway(KafkaGateway):
             consumer.close()
 
     def close_as_member(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
-        """Close a consumer at once. Its group keeps the member until a timeout."""
+        """Close a consumer at once. The group keeps it as a member until a timeout."""
         consumer.close(self._stays())
 
     def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
@@ -133,13 +133,14 @@ class CallbackGateway(KafkaGateway):
 
         A closed member leaves the group with its next heartbeat, even with the option to stay
         (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A member with a fatal error sends no
-        heartbeat. No public method sets that state, so this method uses reflection.
+        heartbeat. So this method sets the fatal state, by reflection, because no public method
+        does.
         """
         manager = "consumerMembershipManager" if self.release >= _CALLED_SO else "membershipManager"
         self.hidden(consumer, *_TO_MEMBERSHIP, manager).get().transitionToFatal()
 
     def hidden(self, owner: Any, *names: str) -> Any:  # noqa: ANN401 - of Java
-        """Return the value of a private field. Further ``names`` are fields of that value."""
+        """Return the value of a private field: ``hidden(owner, "a", "b")`` is ``owner.a.b``."""
         for name in names:
             kind = owner.getClass()
             while name not in {field.getName() for field in kind.getDeclaredFields()}:
@@ -150,7 +151,7 @@ class CallbackGateway(KafkaGateway):
         return owner
 
     def _stays(self) -> Any:  # noqa: ANN401 - of Java
-        """Return the option to stay in the group, made by reflection.
+        """Return the option ``CloseOptions`` to stay in the group, made by reflection.
 
         Py4J cannot choose between a static and a non-static method with the same name.
         """
@@ -179,7 +180,7 @@ class CallbackGateway(KafkaGateway):
         return self._duration.ofMillis(int(seconds * 1000))
 
     def text_of_all(self, iterable: Any) -> str:  # noqa: ANN401 - of Java
-        """Return the text that Java prints for all items of an ``Iterable``."""
+        """Return the text of ``Arrays.toString`` for all items of a Java ``Iterable``."""
         spliterator = iterable.spliterator()
         stream = self._streams.stream(spliterator, False)
         array = stream.toArray()
@@ -188,7 +189,7 @@ class CallbackGateway(KafkaGateway):
         return text
 
     def forget_proxy(self, proxy: object) -> None:
-        """Forget a Python object that Java no longer calls."""
+        """Remove a Python object from the objects that Java may call."""
         self._gateway.gateway_property.pool.forget(proxy)
 
 
@@ -203,11 +204,11 @@ class _InThread(ClientServer):  # type: ignore[misc]  # py4j has no types
 
 
 class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4j has no types
-    """Connections for threads. Each thread has its own connection."""
+    """Connections to the JVM, one for each thread."""
 
 
 class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
-    """The Python objects that Java calls. Py4J alone would store an object again at each use."""
+    """The Python objects that Java calls, each stored once. Py4J stores an object at each use."""
 
     def __init__(self) -> None:
         super().__init__()

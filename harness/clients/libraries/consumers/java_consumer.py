@@ -61,7 +61,7 @@ class JavaConsumer(BufferedConsumer):
         self._places: dict[int, Any] = {}
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets. A member adds newly assigned partitions."""
+        """Read these partitions from these offsets. A group member keeps its other partitions."""
         if self._listener is None:
             self._call(self._java.assign, self._gateway.list(map(self._place, partitions)))
         for place in partitions:
@@ -108,7 +108,7 @@ class JavaConsumer(BufferedConsumer):
         self._drop_read([partition.partition])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; a negative number means no offset."""
+        """Return the group's committed offsets; -1 for a partition without a committed offset."""
         places = self._gateway.set(map(self._place, partitions))
         answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
         offsets = _offsets(answer)
@@ -129,7 +129,7 @@ class JavaConsumer(BufferedConsumer):
             self._gateway.forget(places)
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return a partition's first offset, and the end offset for this reader."""
+        """Return a partition's first offset, and the end offset for this isolation level."""
         place = self._place(partition)
         if self._gateway.release < _BOUNDS:
             return self._edge("seekToBeginning", place), self._edge("seekToEnd", place)
@@ -214,8 +214,8 @@ class JavaConsumer(BufferedConsumer):
     def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
         """Return a poll's errors: one for each partition whose position is out of range.
 
-        If the log was truncated below the client's position, the client continues at the offset at
-        which the logs diverge (KIP-320).
+        If the log was truncated below a position, the error contains the offset at which the logs
+        diverge (KIP-320). The reader continues there.
         """
         error = self._gateway.error_of(exception)
         if error.name() == _WOKEN:
@@ -229,7 +229,7 @@ class JavaConsumer(BufferedConsumer):
 
     @contextlib.contextmanager
     def _woken_after(self, limit_s: float) -> Iterator[None]:
-        """Interrupt a blocking call after a time limit. Old releases have no timeouts."""
+        """Interrupt the block's Java call after a limit. Old releases have no timeouts."""
         timer = threading.Timer(limit_s, self._java.wakeup)
         timer.daemon = True
         timer.start()
@@ -257,7 +257,7 @@ class JavaConsumer(BufferedConsumer):
 
 
 class _Listener(JavaCallback):
-    """The listener for a group's assignments and for responses to commits. Java calls it."""
+    """The callbacks that Java calls for a group's assignments and for responses to commits."""
 
     Java = interfaces(
         "org.apache.kafka.clients.consumer.ConsumerRebalanceListener",
@@ -296,5 +296,5 @@ def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
 
 
 def _offsets(places: Any) -> dict[int, int]:  # noqa: ANN401 - of Java
-    """Return the offsets in a Java map, by partition. Partitions without an offset are left out."""
+    """Return partition -> offset of a Java map. Leave out partitions without an offset."""
     return {int(number): int(offset) for number, offset in _OFFSET.findall(places.toString())}

@@ -1,9 +1,9 @@
 """Records as Kafka's Java consumer prints them: a complete poll in one text.
 
 A Java call for each field of each record would be about 10,000 round trips a second. So a poll
-arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects, with keys and values as text in
-ISO 8859-1, in which a character is a byte. The sizes in the text show where keys and values end. If
-the text has an unknown form, an error is raised: no record may be missing.
+arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects. Keys and values are text in ISO
+8859-1, in which each character is a byte. The sizes in the text show where keys and values end. If
+the text has an unknown form, the parser raises an error, so that no record is missed.
 """
 
 import re
@@ -83,8 +83,8 @@ def _content(text: str, place: int, size: str | None, until: str) -> tuple[bytes
     """Return a key or a value, and the index of its end.
 
     Args:
-        size: number of bytes; -1 for null. None if the release prints no size (0.9): then the
-            content ends before the next record.
+        size: number of bytes; -1 for null. None for release 0.9, which prints no size.
+        until: the text that follows. Without a size, it shows where the content ends.
     """
     if size is None:
         end = text.find(until, place) if until != _END else _next_record(text, place)

@@ -1,7 +1,7 @@
 """Share group members with Kafka's own Java client: ``KafkaShareConsumer``.
 
-This consumer is not thread-safe. It reports the results of acknowledgements in a callback, during
-calls of its methods.
+This consumer is not thread-safe. During a call of its methods, it reports the results of
+acknowledgements to a callback.
 """
 
 import contextlib
@@ -59,10 +59,7 @@ class JavaShareConsumer:
         self._call(self._java.subscribe, self._gateway.list(topics))
 
     def poll(self, timeout: float) -> list[ReadMessage]:
-        """Return the next records.
-
-        In implicit mode, this call accepts the records of the last poll.
-        """
+        """Return the next records. In implicit mode, also accept the records of the last poll."""
         records = self._call(self._java.poll, self._gateway.duration(timeout))
         text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
         self._gateway.forget(records)
@@ -71,8 +68,8 @@ class JavaShareConsumer:
     def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
         """Acknowledge a record. The next poll or ``commit_sync`` sends the acknowledgement.
 
-        Java requires the complete record, but uses only its topic, partition and offset. (Since 4.2
-        Java accepts these three alone, if Java could not deserialize the record.)
+        Java requires a ``ConsumerRecord``, but uses only its topic, partition and offset. So the
+        record here has no key and no value.
         """
         place = self._topic, message.partition(), message.offset()
         record = self._gateway.share_record(*place, None, None)
@@ -98,8 +95,8 @@ class JavaShareConsumer:
     def drop(self) -> None:
         """Close the consumer as in a crash: send no request, and end its thread and connections.
 
-        Java has no such method, so this method uses private fields. ``close`` would wait for
-        responses that never arrive.
+        ``close`` would wait for responses that never arrive. Java has no other method for this, so
+        this method uses private fields.
         """
         with contextlib.suppress(Py4JError):  # the JVM or the consumer has already ended
             thread = self._gateway.hidden(self._java, *_THREAD)

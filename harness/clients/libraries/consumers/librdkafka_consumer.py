@@ -25,8 +25,7 @@ class Consumer(confluent_kafka.Consumer):
 def epoch_of(metadata: bytes) -> int | None:
     """Return the epoch in a group's metadata; None if the metadata has no epoch.
 
-    The metadata is the bytes that the client sends with a transaction
-    (``rd_kafka_consumer_group_metadata_write``).
+    librdkafka writes the metadata as bytes (``rd_kafka_consumer_group_metadata_write``).
     """
     if not metadata.startswith(_MAGIC):
         return None

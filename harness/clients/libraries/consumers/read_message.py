@@ -13,7 +13,7 @@ NO_TIME: Final = 0
 
 
 class ReadMessage:
-    """A record, or an error that is returned instead of a record."""
+    """A record, or an error that a consumer returns instead of a record."""
 
     __slots__ = ("_at", "_deliveries", "_epoch", "_error", "_key", "_place", "_time", "_value")
 
@@ -72,6 +72,6 @@ class ReadMessage:
 
 
 def stranded(partition: int, position: int, why: str) -> ReadMessage:
-    """Return the error that librdkafka returns for a position that is not in the log."""
+    """Return an error in librdkafka's form: ``position`` is not in the partition's log."""
     error = KafkaError(KafkaError._AUTO_OFFSET_RESET, why)  # noqa: SLF001 - its public name
     return ReadMessage(partition, position, error=error)

@@ -196,11 +196,12 @@ def _assert_the_fork_is_inspected(judged: JudgedRun) -> None:
 def _unacknowledged(plan: Plan) -> int:
     """The records that are aborted (two with keys), that no follower has, or that expire."""
     told = find_story(plan.story or "")
-    if told.needs.java and told.needs.transactions:  # too-large: a newer client refuses to commit
-        return 0 if told.predict(release(plan.played_on), plan).lost else 2
+    if told.needs.java:
+        commits = bool(told.predict(release(plan.played_on), plan).lost)
+        return 2 * {"wrong-topic": True, "too-large": not commits}.get(told.name, False)
     alone = told.harm.uncommitted if told.harm and plan.workload.acks == "all" else ()
     aborted = (told.needs.transactions and not told.needs.group) + bool(told.needs.keys)
-    return aborted + told.needs.idempotent + 2 * told.needs.java + len(alone)
+    return aborted + told.needs.idempotent + len(alone)
 
 
 def _expected_word(plan: Plan) -> str:

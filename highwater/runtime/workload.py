@@ -49,9 +49,8 @@ from highwater.harness.clients.send_rate import (
 )
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.group_protocols import LOCK_S
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND, record_value
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, share_group_of
 from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.recorder import Recorder
@@ -78,7 +77,7 @@ default (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
 
 def share_group(plan: Plan) -> str:
     """Return the name of the share group of a random run."""
-    return f"{plan.topic.name}-share"
+    return share_group_of(plan.topic.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -397,7 +396,7 @@ class RunningWorkload:
             given = set[tuple[int, int]]().union(*(member.given for member in self._members))
             whole = len(given) >= self._recorder.counts().get((SEND, OK), 0)
             quiet_s = time.monotonic() - given_at
-            if quiet_s >= (LOCK_S + _QUIET_S if whole else _PATIENCE_S):
+            if quiet_s >= (self._plan.lock_s + _QUIET_S if whole else _PATIENCE_S):
                 now = self._recorder.clock()
                 row = {"process": "reader", "group": share_group(self._plan), "event": "drained"}
                 self._recorder.group({**row, "outcome": OK, "invoke_ns": now, "complete_ns": now})

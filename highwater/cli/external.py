@@ -116,7 +116,7 @@ def onto(
     program = plan.program
     if program is not None and program.out:
         program = msgspec.structs.replace(program, out=f"{name}-out")
-    unmade = POSITIONS not in {*identity.topics, *own_topics}
+    unmade = not own_topics and POSITIONS not in identity.topics
     unmade = unmade and _read_without_groups(plan, inventory)
     plan = msgspec.structs.replace(
         plan,

@@ -53,6 +53,7 @@ class Cluster:
         self.returns = returns
         self.deleted = 0
         self.listed = {"orders", "highwater-1"}
+        self.groups = {"billing", "highwater-1-group", "highwater-1-share", "highwater-2-group"}
 
     def topics(self) -> frozenset[str]:
         before = frozenset(self.listed)
@@ -66,6 +67,10 @@ class Cluster:
         self.listed -= set(names)
         return {name: SimpleNamespace(result=lambda: None) for name in names}
 
+    def delete_consumer_groups(self, names: list[str], **_: float) -> dict[str, SimpleNamespace]:
+        self.groups.difference_update(names)
+        return {name: SimpleNamespace(result=lambda: None) for name in names}
+
     def close(self) -> None:
         pass
 
@@ -73,6 +78,7 @@ class Cluster:
 def healer(theirs: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterHealer:
     monkeypatch.setattr(healing, "AdminClient", lambda _: theirs)
     monkeypatch.setattr(ClusterHealer, "_view", lambda _: theirs)
+    monkeypatch.setattr(healing, "request", lambda *_, **__: None)
     return ClusterHealer(CATALOGUE["4.4.0"], HOMES, {})
 
 
@@ -81,6 +87,21 @@ def test_a_topic_that_comes_back_is_deleted_again(monkeypatch: pytest.MonkeyPatc
     theirs = Cluster(returns=2)
     healer(theirs, monkeypatch).delete("highwater-1")
     assert (theirs.deleted, theirs.returns, theirs.listed) == (3, 0, {"orders"})
+
+
+def test_the_groups_of_a_topic_are_deleted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(healing, "_AWAY_S", 0.0)
+    theirs = Cluster(returns=0)
+    healer(theirs, monkeypatch).delete("highwater-1")
+    assert len(theirs.groups) == 4, "without its topic, a request would create it"
+    theirs.listed |= {"highwater-1", "__consumer_offsets"}
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(healing, "request", lambda _, *of, **__: asked.append(of))
+    healer_again = ClusterHealer(CATALOGUE["4.4.0"], HOMES, {})
+    healer_again.delete("highwater-1")
+    assert theirs.groups == {"billing", "highwater-2-group"}
+    nothing = dict.fromkeys(("share.auto.offset.reset", "share.record.lock.duration.ms"))
+    assert asked == [("highwater-1-share", nothing)]
 
 
 def test_a_topic_that_always_comes_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,23 +146,23 @@ def test_heal_deletes_a_topic_that_was_left_and_says_whose(
 
 
 @pytest.mark.parametrize(
-    ("topics", "compression", "reader"),
+    ("topics", "workload", "reader"),
     [
-        ((), "none", "kafka-python"),
-        (("__consumer_offsets",), "none", "librdkafka"),
-        ((), "lz4", "librdkafka"),
+        ((), Workload(consumers=0), "kafka-python"),
+        (("__consumer_offsets",), Workload(consumers=0), "librdkafka"),
+        ((), Workload(compression="lz4"), "librdkafka"),
+        ((), Workload(subscribe=2), "librdkafka"),
     ],
 )
 def test_readers_ask_for_no_coordinator_where_that_would_make_a_topic(
     inventory: Path,
     monkeypatch: pytest.MonkeyPatch,
     topics: tuple[str, ...],
-    compression: str,
+    workload: Workload,
     reader: str,
 ) -> None:
     monkeypatch.setattr(identity, "recognise", lambda _: found(*topics))
-    work = Workload(compression=compression, consumers=0)
-    plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=9, workload=work)
+    plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=9, workload=workload)
     plan = external.onto(plan, inventory, found().code)
     assert plan.reader_client == reader
     check_plan(plan)

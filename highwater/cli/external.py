@@ -177,7 +177,8 @@ def _own_topics(plan: Plan) -> list[str]:
 
     workload = plan.workload
     by_story = plan.story is not None and find_story(plan.story).needs.added > 0
-    groups = bool(workload.members or workload.transform or by_story or plan.program)
+    by_program = plan.program is not None and not plan.without_input
+    groups = bool(workload.members or workload.transform or by_story or by_program)
     used = {POSITIONS: groups, TRANSACTIONS: workload.transactions, SHARE_GROUPS: workload.share}
     return [topic for topic, uses in used.items() if uses]
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from highwater.cli import external
+from highwater.clusters.admin import topic_config
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.external import cluster, healing, identity
 from highwater.clusters.external.cluster import delete_left_topics
@@ -22,7 +23,7 @@ from highwater.clusters.external.journal import (
     topics_made,
 )
 from highwater.clusters.external.metadata import ClusterIdentity
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.preflight import check_plan
@@ -102,6 +103,26 @@ def test_the_groups_of_a_topic_are_deleted_with_it(monkeypatch: pytest.MonkeyPat
     assert theirs.groups == {"billing", "highwater-2-group"}
     nothing = dict.fromkeys(("share.auto.offset.reset", "share.record.lock.duration.ms"))
     assert asked == [("highwater-1-share", nothing)]
+
+
+def test_only_groups_of_the_run_get_settings_and_no_feature_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = object.__new__(cluster.ExternalCluster)
+    entry = ClusterDamage(cluster_id="abc", inventory="", addresses={}, topics=("highwater-1",))
+    vars(theirs)["_journal"] = SimpleNamespace(entry=entry)
+    monkeypatch.setattr(cluster.ExternalCluster, "_running", lambda _: HOMES)
+    asked: list[object] = []
+    monkeypatch.setattr(topic_config, "request", lambda _, name, *__, **___: asked.append(name))
+    theirs.configure_group("highwater-1-share", {"a": "b"})
+    for group in ("billing", "highwater-10-share"):
+        with pytest.raises(HarnessError, match=f"of group {group} cannot be changed"):
+            theirs.configure_group(group, {"a": "b"})
+    assert asked == ["highwater-1-share"]
+    monkeypatch.setattr(cluster, "finalized_features", lambda _: {"share.version": 1})
+    theirs.finalize_features({"share.version": 1})
+    with pytest.raises(HarnessError, match=r"feature share.version is off"):
+        theirs.finalize_features({"share.version": 2})
 
 
 def test_a_topic_that_always_comes_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

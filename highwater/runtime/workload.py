@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient
 from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
@@ -67,6 +68,7 @@ _DRAIN_S: Final = 120.0
 _DRAINED_S: Final = 0.5
 _LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
+_COMMITS_S: Final = 120.0
 _MARKERS_S: Final = 5.0
 """The time within which a coordinator writes markers after its response to an EndTxn."""
 
@@ -461,8 +463,22 @@ class RunningWorkload:
         )
 
     def warm_up(self) -> None:
-        """Connect the client that ``send`` uses to every leader, so that its first send is fast."""
+        """Connect the client that ``send`` uses to every leader, so that its first send is fast.
+
+        On an external cluster, the first transaction may create ``__transaction_state``, with many
+        partitions. No fault is injected before a transaction has committed.
+
+        Raises:
+            WaitTimeoutError: no transaction committed.
+        """
         self._sender.warm_up(limit_s=_WARM_S)
+        if self._plan.external is not None and self._plan.workload.transactions:
+            await_condition(
+                lambda: self._recorder.counts().get((SEND, OK), 0),
+                bool,
+                what="a transaction to commit (is the user authorized for transactional ids?)",
+                limit_s=_COMMITS_S,
+            )
 
     def send(self, value: str, partition: int = 0, *, limit_s: float | None = None) -> SendOutcome:
         """Send one record as the process ``story`` of the history, and wait for its outcome.

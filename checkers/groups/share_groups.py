@@ -48,7 +48,6 @@ ACKNOWLEDGED_AGAIN: Final = "acknowledged-again"
 OVER_DELIVERED: Final = "over-delivered"
 NEVER_GIVEN: Final = "never-given"
 
-_LOCK_NS: Final = int(LOCK_S * 1e9)
 _ANSWERS: Final = frozenset(("accept", "release", "reject"))
 _FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
 
@@ -64,11 +63,18 @@ class ShareLog:
         sent: the begin of each record's acknowledged send, in ns.
         there: the sent records that the final read returned.
         disturbances: intervals in which a fault may release the records that members have acquired.
+        lock_s: the time for which a record is locked for a member.
     """
 
     sent: Mapping[Record, int]
     there: AbstractSet[Record]
     disturbances: Disturbances
+    lock_s: float = LOCK_S
+
+    @property
+    def lock_ns(self) -> int:
+        """The time in nanoseconds for which a record is locked for a member."""
+        return int(self.lock_s * 1e9)
 
 
 @dataclass(slots=True)
@@ -163,7 +169,12 @@ def share_log(case: RunFiles) -> ShareLog:
             for partition, offset, value, _ in _rows(table.filter(is_read))
             if values.get((partition, offset)) == value
         }
-    return ShareLog(sent=sent, there=there, disturbances=Disturbances.of(case))
+    return ShareLog(
+        sent=sent,
+        there=there,
+        disturbances=Disturbances.of(case),
+        lock_s=case.plan.lock_s,
+    )
 
 
 def _rows(table: pa.Table) -> Iterator[tuple[int, int, str, int]]:
@@ -264,22 +275,22 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
         taken_ns = ended_ns(taker)
         disturbed = log.disturbances.touch(since_ns, taken_ns)
         left_ns = _left_ns(holder, record.answers, ends)
-        if not disturbed and left_ns >= taken_ns and taken_ns < since_ns + _LOCK_NS:
+        if not disturbed and left_ns >= taken_ns and taken_ns < since_ns + log.lock_ns:
             return (
                 f"{holder['process']} had acquired {{where}} and had not acknowledged it. "
                 f"{taker['process']} received it {(taken_ns - since_ns) / 1e9:.2f} s after a "
-                f"lock could begin, but a lock lasts {LOCK_S:g} s."
+                f"lock could begin, but a lock lasts {log.lock_s:g} s."
             )
         if not disturbed and _same_delivery(holder, taker, ends):
             return (
                 f"{holder['process']} and {taker['process']} both received {{where}} as delivery "
                 f"{taker['deliveries']}."
             )
-        expired_ns = since_ns if disturbed else since_ns + _LOCK_NS
+        expired_ns = since_ns if disturbed else since_ns + log.lock_ns
         if left_ns < taken_ns:
             since_ns = max(since_ns, left_ns)
             continue
-        if not disturbed and _taken_late(holder, taker, record, ends, expired_ns + _LOCK_NS):
+        if not disturbed and _taken_late(holder, taker, record, ends, expired_ns + log.lock_ns):
             return (
                 f"{taker['process']} had acquired {{where}}, because the lock of "
                 f"{holder['process']} had expired. Then {holder['process']} acknowledged it, and "

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from highwater.clusters.admin import topics
+from highwater.clusters.admin import topic_config, topics
 from highwater.clusters.admin.administered import AdministeredCluster
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
@@ -30,6 +30,7 @@ from highwater.clusters.external.journal import (
     topics_made,
 )
 from highwater.clusters.external.metadata import ClusterIdentity, MetadataView
+from highwater.clusters.nodes.kraft_features import finalized_features
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import interruptions
 from highwater.harness.base.errors import HarnessError
@@ -196,11 +197,17 @@ class ExternalCluster(AdministeredCluster):
             topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
-    def finalize_features(self, levels: Mapping[str, int]) -> NoReturn:
-        _refuse(f"the features {[*levels]} cannot be changed")
+    def finalize_features(self, levels: Mapping[str, int]) -> None:
+        """Raise HarnessError if a feature is below its level; only the owner changes features."""
+        present = finalized_features(self._running())
+        if lower := [name for name, level in levels.items() if present.get(name, 0) < level]:
+            _refuse(f"the feature {lower[0]} is off, and cannot be changed")
 
-    def configure_group(self, group: str, changes: Mapping[str, str | None]) -> NoReturn:
-        _refuse(f"the settings {[*changes]} of group {group} cannot be changed")
+    def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
+        """Change the settings of a group of this run. ``ClusterHealer`` removes them."""
+        if not group.startswith(tuple(f"{topic}-" for topic in self._journal.entry.topics)):
+            _refuse(f"the settings {[*changes]} of group {group} cannot be changed")
+        topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)
 
     def configure_controllers(self, changes: Mapping[str, str | None]) -> NoReturn:
         _refuse(f"the controllers' settings {[*changes]} cannot be changed")

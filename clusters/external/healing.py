@@ -17,6 +17,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from highwater.clusters.admin.topic_config import GROUP, request
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.clusters.external.inventory import Command, Inventory
@@ -28,8 +29,9 @@ from highwater.harness.base.interruptions import hold_signals
 from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.cluster_facts import POSITIONS
+from highwater.harness.releases.group_protocols import SHARE_BY_DEFAULT, SHARE_GROUP, SHARE_LOCK
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.plan import group_of
+from highwater.harness.runs.plan import group_of, share_group_of, transform_group_of
 
 UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
@@ -41,6 +43,9 @@ again when a client requests it, and our clients request it every second."""
 _STEADY_S: Final = 5.0
 """The seconds that a resumed broker may need to notice the end of its session, or that a new
 controller may need to send the changed metadata."""
+
+_GROUPS: Final = (group_of, transform_group_of, share_group_of)
+"""Functions that return the names of the groups of a run's topic."""
 
 Say = Callable[[str], None]
 """A function that gets a line of text about each completed healing step."""
@@ -158,7 +163,10 @@ class ClusterHealer:
             )
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and wait until it stays deleted. If it appears again, delete it again."""
+        """Delete a run's topic, and wait until it stays deleted; then delete the run's groups.
+
+        If the topic appears again, delete it again.
+        """
         self.settle()
         bootstrap = ",".join(map(str, self.addresses.values()))
         settings = {"bootstrap.servers": bootstrap, "log_level": "0"}
@@ -174,12 +182,17 @@ class ClusterHealer:
                 passing=(UnreachableError, KafkaException),
             )
             if POSITIONS in view.topics():  # a request would create it
-                await_condition(
-                    partial(_delete_group, admin, group_of(topic)),
-                    what=f"the group of {topic} to be deleted (does a member still run?)",
-                    limit_s=_DELETE_LIMIT_S,
-                    every_s=0.5,
-                )
+                for group in (named(topic) for named in _GROUPS):
+                    await_condition(
+                        partial(_delete_group, admin, group),
+                        what=f"the group {group} to be deleted (does a member still run?)",
+                        limit_s=_DELETE_LIMIT_S,
+                        every_s=0.5,
+                    )
+        if self.kafka.number >= SHARE_BY_DEFAULT:
+            changes = dict.fromkeys((*SHARE_GROUP, SHARE_LOCK))
+            with contextlib.suppress(HarnessError):  # not authorized: no run has changed them
+                request(self.addresses, share_group_of(topic), changes, kind=GROUP)
 
     def _view(self) -> MetadataView:
         return MetadataView(self.kafka, self.addresses, frozenset(self.addresses))

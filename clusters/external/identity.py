@@ -1,5 +1,6 @@
 """Check that a cluster is the intended cluster, before the harness changes it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,13 +23,21 @@ FETCH: Final[dict[int, tuple[int, ...]]] = {
 No other request has a new version in so many releases."""
 
 
-def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Read a cluster's identity, and compare its code with ``confirm``."""
+def identify(
+    inventory: Inventory, confirm: str | None, own_topics: Sequence[str] = ()
+) -> ClusterIdentity:
+    """Read a cluster's identity, and compare its code with ``confirm``.
+
+    Args:
+        own_topics: Kafka's own topics to which the run's groups and transactions write.
+    """
     identity = recognise(inventory)
     if confirm == identity.code:
         return identity
     cluster_has_code = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
     code_identifies = f"The code identifies {identity.stands_for}."
+    if own_topics:
+        code_identifies += f" The run also writes to Kafka's own {' and '.join(own_topics)}."
     if confirm is None:
         raise UsageError(
             f"{cluster_has_code}. {code_identifies}",

@@ -144,6 +144,12 @@ def finalize_features(brokers: Mapping[int, Address], target: Mapping[str, int])
             )
 
 
+def finalized_features(brokers: Mapping[int, Address]) -> dict[str, int]:
+    """Return the finalized features with their levels, from any of these brokers."""
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        return _finalized(client, *brokers)
+
+
 def _finalized(client: ProtocolClient, *brokers: int) -> dict[str, int]:
     request: Any = ApiVersionsRequest(
         version=3, client_software_name="highwater", client_software_version="1"

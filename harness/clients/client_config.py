@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.harness.releases.group_protocols import CLASSIC
+from highwater.harness.releases.group_protocols import CLASSIC, SESSION_S
 from highwater.harness.runs.history import READ_COMMITTED
 from highwater.harness.runs.plan import Plan
 
@@ -110,6 +110,7 @@ def consumer(
     group: str | None = None,
     reset: str = REPORTED,
     protocol: str = CLASSIC,
+    session_s: float = SESSION_S,
 ) -> Settings:
     """Return settings for a consumer. If a position is outside the log, it reports an error.
 
@@ -125,7 +126,7 @@ def consumer(
             session timeout (KIP-848, ``harness.releases.group_protocols``).
     """
     # The defaults are 45 s and 3 s: a crashed member would keep its partitions for that time.
-    session = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}
+    session = {"session.timeout.ms": int(session_s * 1000), "heartbeat.interval.ms": 500}
     return {
         **common_settings,
         "group.id": group or "highwater",

@@ -166,6 +166,7 @@ class ConsumerLoop:
                 group=joins.group,
                 reset=joins.reset,
                 protocol=joins.protocol,
+                session_s=self._plan.session_s,
             )
             settings |= joins.settings()
         if racks := self._plan.racks:

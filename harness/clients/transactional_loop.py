@@ -28,7 +28,7 @@ from highwater.harness.clients.transactional_producer import (
     TransactionTimeouts,
 )
 from highwater.harness.runs.history import FAIL, OK, READ_COMMITTED, record_value
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, transform_group_of
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.topics.record_keys import keyed_name
 
@@ -81,7 +81,7 @@ class TransactionLoop:
         self._name = f"producer-{index}"
         self._named = partial(keyed_name, plan, index) if plan.workload.keys else None
         self._prefix = f"p{index}"
-        self._group = f"{plan.topic.name}-transform"
+        self._group = transform_group_of(plan.topic.name)
         self._random = draws(plan, self._name)
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
@@ -159,7 +159,9 @@ class TransactionLoop:
         if not self._plan.workload.transform:
             return None
         topic = self._plan.topic
-        settings = clients.consumer(self._common(process), group=self._group)
+        settings = clients.consumer(
+            self._common(process), group=self._group, session_s=self._plan.session_s
+        )
         reader = TrackedConsumer(
             settings, topic.name, topic.partitions, tape.moved, library=self._library
         )

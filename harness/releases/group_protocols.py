@@ -14,6 +14,11 @@ SESSION_S: Final = 2.0
 """The session timeout in seconds: a member must send a heartbeat within this time. Kafka's default
 is 45 s."""
 
+LEAST_SESSION_S: Final = 6.0
+LEAST_LOCK_S: Final = 15.0
+"""Kafka's defaults of ``group.min.session.timeout.ms`` and
+``group.share.min.record.lock.duration.ms``, which brokers of an external cluster may enforce."""
+
 _SESSION_MS: Final = str(int(SESSION_S * 1000))
 _HEARTBEAT_MS: Final = "500"
 
@@ -61,3 +66,5 @@ SHARE_STATE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
 
 SHARE_GROUP: Final = {"share.auto.offset.reset": "earliest"}
 """Settings of a share group: a new group reads each partition from its beginning."""
+
+SHARE_LOCK: Final = "share.record.lock.duration.ms"

@@ -16,6 +16,10 @@ from highwater.harness.releases.group_protocols import (
     CLASSIC,
     CONSUMER,
     CONSUMER_SETTINGS,
+    LEAST_LOCK_S,
+    LEAST_SESSION_S,
+    LOCK_S,
+    SESSION_S,
     SHARE_SETTINGS,
     SHARE_STATE_REPLICAS,
     GroupProtocol,
@@ -465,6 +469,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return group_of(self.topic.name)
 
     @property
+    def session_s(self) -> float:
+        """The session timeout in seconds of members of classic groups."""
+        return SESSION_S if self.external is None else LEAST_SESSION_S
+
+    @property
+    def lock_s(self) -> float:
+        """The time in seconds for which a record is locked for a member of the share group."""
+        return LOCK_S if self.external is None else LEAST_LOCK_S
+
+    @property
     def without_input(self) -> bool:
         """True if a program under test gets no inputs, and only writes."""
         return self.program is not None and not self.workload.producers
@@ -599,6 +613,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def group_of(topic: str) -> str:
     """Return the name of the group that reads a run's topic: ``<topic>-group``."""
     return f"{topic}-group"
+
+
+def share_group_of(topic: str) -> str:
+    """Return the name of the share group whose members read a run's topic."""
+    return f"{topic}-share"
+
+
+def transform_group_of(topic: str) -> str:
+    """Return the name of the group whose members read in transactions."""
+    return f"{topic}-transform"
 
 
 def rack_of(number: int, racks: int) -> str:

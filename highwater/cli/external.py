@@ -16,7 +16,7 @@ from highwater.clusters.external.inventory import Inventory, resolved
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
-from highwater.harness.releases.cluster_facts import POSITIONS
+from highwater.harness.releases.cluster_facts import POSITIONS, SHARE_GROUPS, TRANSACTIONS
 from highwater.harness.runs.plan import EXTERNAL, External, Plan, Topic
 from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
 
@@ -108,7 +108,8 @@ def onto(
     path = resolved(path)
     inventory = Inventory.read(path)
     heal_leftovers(path)
-    identity = identify(inventory, confirm)
+    own_topics = _own_topics(plan)
+    identity = identify(inventory, confirm, own_topics)
     count = len(inventory.brokers)
     name = f"{inventory.prefix}{secrets.token_hex(4)}"
     replicas = min(REPLICAS, count)
@@ -116,7 +117,8 @@ def onto(
     program = plan.program
     if program is not None and program.out:
         program = msgspec.structs.replace(program, out=f"{name}-out")
-    unmade = POSITIONS not in identity.topics and _read_without_groups(plan, inventory)
+    unmade = not own_topics and POSITIONS not in identity.topics
+    unmade = unmade and _read_without_groups(plan, inventory)
     plan = msgspec.structs.replace(
         plan,
         reader_client=KAFKA_PYTHON if unmade else plan.reader_client,
@@ -136,6 +138,10 @@ def onto(
     )
     if like is None:
         return plan
+    if plan.story is not None:
+        raise UsageError(
+            f"the story {plan.story} creates its own topic", hint="Leave --like or --story out."
+        )
     existing = (
         of_plan(Path(like)) if "/" in like else read_topic(release(inventory.kafka), identity, like)
     )
@@ -164,6 +170,18 @@ def show_likeness(topic: Topic) -> None:
     """Print the settings that a run's topic copies from another topic, on standard error."""
     for line in topic.like.says(topic.settings()) if topic.like else ():
         console.err.print(Text(line))
+
+
+def _own_topics(plan: Plan) -> list[str]:
+    """Return Kafka's own topics to which the plan's clients, or their coordinators, write."""
+    from highwater.nemesis.stories.registry import find_story
+
+    workload = plan.workload
+    by_story = plan.story is not None and find_story(plan.story).needs.added > 0
+    by_program = plan.program is not None and not plan.without_input
+    groups = bool(workload.members or workload.transform or by_story or by_program)
+    used = {POSITIONS: groups, TRANSACTIONS: workload.transactions, SHARE_GROUPS: workload.share}
+    return [topic for topic, uses in used.items() if uses]
 
 
 def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:

@@ -108,19 +108,16 @@ def _check_external(plan: Plan) -> None:
             "an external cluster needs an inventory",
             hint="Use highwater run --inventory FILE (docs/external.md).",
         )
-    workload = plan.workload
+    story = "" if plan.story is None else find_story(plan.story).missing(plan)
     refused = {
-        "a story needs its own broker settings": plan.story is not None
-        or plan.schedule is not None,
+        story: bool(story),
+        "a replay needs its own broker settings": plan.schedule is not None,
         "the cluster's owner decides the broker settings": bool(plan.broker_config),
         "only the cluster's owner upgrades it": bool(plan.to or plan.protocol or plan.format),
         "the relay works only between nodes that Highwater starts": plan.wire or plan.wire_clients,
         "the cluster's owner runs its controllers and ZooKeepers": plan.controllers != 1,
         "the cluster's owner runs its brokers": (
             plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
-        ),
-        "groups and transactions write to Kafka's internal topics": bool(
-            workload.transactions or workload.transform or workload.members
         ),
         f"the inventory has {len(plan.external.brokers)} brokers": (
             plan.brokers != len(plan.external.brokers)

@@ -25,7 +25,7 @@ from highwater.clusters.external import cluster as external
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.group_protocols import SHARE_FEATURES, SHARE_GROUP
+from highwater.harness.releases.group_protocols import SHARE_FEATURES, SHARE_GROUP, SHARE_LOCK
 from highwater.harness.runs import manifest
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
@@ -206,7 +206,8 @@ def _checks(
 def _prepare_sharing(plan: Plan, cluster: Cluster) -> None:
     if plan.workload.share:
         cluster.finalize_features(SHARE_FEATURES)
-        cluster.configure_group(share_group(plan), SHARE_GROUP)
+        lock = {} if plan.external is None else {SHARE_LOCK: str(int(plan.lock_s * 1000))}
+        cluster.configure_group(share_group(plan), {**SHARE_GROUP, **lock})
 
 
 def _write_environment(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> None:

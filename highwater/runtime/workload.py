@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
@@ -48,9 +49,8 @@ from highwater.harness.clients.send_rate import (
 )
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.group_protocols import LOCK_S
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND, record_value
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, share_group_of
 from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.recorder import Recorder
@@ -67,6 +67,7 @@ _DRAIN_S: Final = 120.0
 _DRAINED_S: Final = 0.5
 _LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
+_COMMITS_S: Final = 120.0
 _MARKERS_S: Final = 5.0
 """The time within which a coordinator writes markers after its response to an EndTxn."""
 
@@ -77,7 +78,7 @@ default (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
 
 def share_group(plan: Plan) -> str:
     """Return the name of the share group of a random run."""
-    return f"{plan.topic.name}-share"
+    return share_group_of(plan.topic.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,7 +396,7 @@ class RunningWorkload:
             given = set[tuple[int, int]]().union(*(member.given for member in self._members))
             whole = len(given) >= self._recorder.counts().get((SEND, OK), 0)
             quiet_s = time.monotonic() - given_at
-            if quiet_s >= (LOCK_S + _QUIET_S if whole else _PATIENCE_S):
+            if quiet_s >= (self._plan.lock_s + _QUIET_S if whole else _PATIENCE_S):
                 now = self._recorder.clock()
                 row = {"process": "reader", "group": share_group(self._plan), "event": "drained"}
                 self._recorder.group({**row, "outcome": OK, "invoke_ns": now, "complete_ns": now})
@@ -460,8 +461,22 @@ class RunningWorkload:
         )
 
     def warm_up(self) -> None:
-        """Connect the client that ``send`` uses to every leader, so that its first send is fast."""
+        """Connect the client that ``send`` uses to every leader, so that its first send is fast.
+
+        On an external cluster, the first transaction may create ``__transaction_state``, with many
+        partitions. No fault is injected before a transaction has committed.
+
+        Raises:
+            WaitTimeoutError: no transaction committed.
+        """
         self._sender.warm_up(limit_s=_WARM_S)
+        if self._plan.external is not None and self._plan.workload.transactions:
+            await_condition(
+                lambda: self._recorder.counts().get((SEND, OK), 0),
+                bool,
+                what="a transaction to commit (is the user authorized for transactional ids?)",
+                limit_s=_COMMITS_S,
+            )
 
     def send(self, value: str, partition: int = 0, *, limit_s: float | None = None) -> SendOutcome:
         """Send one record as the process ``story`` of the history, and wait for its outcome.

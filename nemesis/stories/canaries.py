@@ -24,7 +24,13 @@ from highwater.nemesis.stories.helpers import (
     await_replicas,
     settle,
 )
-from highwater.nemesis.stories.story import FETCH_WAIT_S, HazardEnding, Prediction, story
+from highwater.nemesis.stories.story import (
+    FETCH_WAIT_S,
+    HazardEnding,
+    Prediction,
+    StoryNeeds,
+    story,
+)
 
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
@@ -36,6 +42,9 @@ CONTROLLER_UNCLEAN: Final = "controller-unclean"
 """The id of the problem that this story shows, in the catalogue of hazards
 (``checkers.hazards``)."""
 
+
+_OTHER_TOPICS: Final = "other topics that allow unclean elections would lose records, too"
+_CONTROLLERS: Final = StoryNeeds(outside="the settings of its controllers are not accessible")
 
 _LEADER_KILL: Final = """
     settle m0 m1 m2
@@ -72,6 +81,7 @@ def _no_own_settings(release: Release) -> str:
 @story(
     "leader-kill",
     _LEADER_KILL,
+    needs=StoryNeeds(outside=("kill", "pause")),
     outcome=(
         "With acks=0 and acks=1 the record is lost on every release. With acks=all it is kept."
     ),
@@ -105,16 +115,21 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
 
     A pause alone is not enough. In its response to an open fetch the leader would send the next
     record, and the follower would receive it when it resumes. So the pause begins shortly before
-    the open fetches end, and lasts until the leader has sent empty responses.
+    the open fetches end, and lasts until the leader has sent empty responses. An external cluster
+    has longer sessions than Highwater's own, so there the pause may begin at any time.
 
     Args:
         parked: a time in seconds; the leader received the open fetches after this time.
     """
+    aligned = context.plan.external is None
     latest = context.clock() + FETCH_WAIT_S
-    context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
+    if aligned:
+        context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
     for broker in followers:
         context.nemesis.inject("pause", broker)
-    if context.clock() > parked + FETCH_WAIT_S:
+    if not aligned:
+        latest = context.clock() + FETCH_WAIT_S
+    elif context.clock() > parked + FETCH_WAIT_S:
         raise ScheduleNotFollowedError(
             "a follower was paused too late: its fetch request was still open at the leader"
         )
@@ -124,6 +139,7 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
 @story(
     "unclean",
     _UNCLEAN,
+    needs=StoryNeeds(outside=_OTHER_TOPICS),
     outcome=("With unclean elections (on KRaft since 3.9) the record is lost, else kept."),
     controller="A",
 )
@@ -141,6 +157,7 @@ def unclean(context: ScheduleContext) -> None:
 @story(
     "controller-unclean",
     HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction(lost=frozenset({VICTIM}))),
+    needs=_CONTROLLERS,
     outcome="On KRaft from 3.9 on the record is lost.",
     controller="A",
     topic_config={UNCLEAN: ""},
@@ -155,6 +172,7 @@ def controller_unclean(context: ScheduleContext) -> None:
 @story(
     "topic-clean",
     HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction()),
+    needs=_CONTROLLERS,
     outcome="The record is kept.",
     controller="A",
     why_not=_no_own_settings,

@@ -36,7 +36,7 @@ def _tells_nothing(release: Release) -> str:
         hazard="one-controller",
         ending=Prediction(others=frozenset({("lost-decision", "topic {topic} was created")})),
     ),
-    needs=StoryNeeds(one_controller=True),
+    needs=StoryNeeds(one_controller=True, outside=("controller-disk-loss",)),
     outcome=("The controller no longer knows the topic, but brokers still lead its partitions."),
     min_isr_most=3,
     why_not=_tells_nothing,

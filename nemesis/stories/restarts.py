@@ -11,7 +11,7 @@ from typing import Final
 from highwater.clusters.core.interfaces import ReplicaState
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import await_replicas, settle
-from highwater.nemesis.stories.story import story
+from highwater.nemesis.stories.story import StoryNeeds, story
 
 _LIMIT_S: Final = 60.0
 
@@ -38,6 +38,7 @@ _ROLLING_RESTART: Final = """
 @story(
     "rolling-restart",
     _ROLLING_RESTART,
+    needs=StoryNeeds(outside=("stop",)),
     outcome="Every release keeps all records.",
 )
 def rolling_restart(context: ScheduleContext) -> None:

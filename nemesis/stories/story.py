@@ -16,6 +16,7 @@ from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.clusters.admin.sessions import await_cluster
 from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.releases.catalogue import release as find_release
 from highwater.harness.releases.client_choice import (
     DRIVER,
     JAVA,
@@ -28,7 +29,7 @@ from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
 from highwater.harness.runs.derived_settings import CLEANER, COMPACTED
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.faults.registry import Needs
+from highwater.nemesis.faults.registry import Needs, by_request, find_fault
 from highwater.nemesis.hw_lag_window import widen
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ class StoryNeeds:
         machine: a program that this machine must have, such as ``libfaketime``.
         keys: the number of keys of the records on a compacted topic; 0: the topic is not compacted.
         before: changes the cluster before Highwater creates the topic of the run.
+        outside: the faults that the story injects, if it needs nothing else of an external cluster;
+            or the reason why it is not available there.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -173,6 +176,7 @@ class StoryNeeds:
     machine: Needs = ""
     keys: int = 0
     before: Callable[[Plan, Cluster, Probe], None] | None = None
+    outside: tuple[str, ...] | str = "the files of its brokers are not accessible"
 
     @property
     def client(self) -> str:
@@ -290,6 +294,22 @@ class Story:
             return replace(ending, lost=lost)
         outcome = self.modelled(release, plan)
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
+
+    def missing(self, plan: Plan) -> str:
+        """Return why the story is not available on an external cluster; empty if it is."""
+        kafka, needs = find_release(plan.kafka), self.needs
+        reasons = {
+            f"there is no relay between its {needs.wire}": bool(needs.wire),
+            "client settings of an external cluster are settings of librdkafka": needs.java,
+            "the story needs its own broker settings": needs.expiry or needs.group or needs.tiered,
+            by_request(kafka, plan.driver): needs.added > 0,
+        }
+        if reason := next((why for why, needed in reasons.items() if why and needed), ""):
+            return reason
+        if isinstance(needs.outside, str):
+            return needs.outside
+        lacking = (find_fault(name).missing(kafka, plan) for name in needs.outside)
+        return next(filter(None, lacking), "")
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
         """Wait until the cluster is ready; choose the brokers A, B and C, and return their ids.

@@ -40,6 +40,17 @@ FAULTS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = MappingProxyType(
         "rolling": ("rolling --for 15s", {}),
     }
 )
+USES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "groups": "run --nemesis kill,pause --subscribe 3 --churn 6s --keys 20 --for 30s",
+        "loops": "run --nemesis kill,pause --transactions --transform --for 30s",
+        "rolling": "run --story rolling-restart",
+        "acks-1": "run --story leader-kill --acks 1",
+        "recreated": "run --story recreated-calmly",
+    }
+)
+"""What writes to Kafka's own topics, and stories."""
+
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.nightly,
@@ -63,7 +74,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begin(own: OwnCluster, fault: str, store: Path, seed: int) -> "subprocess.Popen[str]":
     """Type what a user would."""
-    words, commands = FAULTS[fault]
+    words, commands = FAULTS[fault] if fault in FAULTS else (USES[fault], {})
     where = ("--inventory", own.inventory(commands), "--confirm", own.code, "--store", store)
     seeded = ("--seed", str(seed)) if words.startswith("run") else ()
     return start(*words.split(), *where, *seeded, "--json")
@@ -114,6 +125,23 @@ def test_losses_are_explained_and_the_cluster_is_as_before(
         note(tmp_path / "rows.jsonl", {"kafka": own.release.name, "fault": fault, **row})
         wrong += [row[key] for key in ("changed", "wrong") if row[key]]
     assert not wrong
+
+
+@pytest.mark.parametrize("use", USES)
+def test_groups_and_topics_of_others_are_as_before(
+    own: OwnCluster, tmp_path: Path, use: str
+) -> None:
+    if use == "recreated" and own.release.coordination != "kraft":
+        pytest.skip("topics are deleted by requests on KRaft only")
+    before = own.facts()
+    code, out, err = finish(begin(own, use, tmp_path, 0))
+    after = own.facts()
+    assert (code, json.loads(out)["verdict"]) == (0, "valid"), out + err
+    assert differences(before["groups"], after["groups"]) == []
+    theirs = [name for name in before["topics"] if not name.startswith("__")]
+    assert theirs == [name for name in after["topics"] if not name.startswith("__")]
+    for name in theirs:
+        assert differences(before["topics"][name], after["topics"][name]) == []
 
 
 def end(process: "subprocess.Popen[str]", how: str, moment_s: float) -> tuple[int, list[str]]:

@@ -23,7 +23,6 @@ from highwater.harness.clients.libraries.interfaces import (
 )
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, draws, lives
-from highwater.harness.releases.group_protocols import LOCK_S
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 
@@ -136,9 +135,9 @@ class ShareMember:
         """
         draw = self._random.random()
         if draw < _TOO_SLOW:
-            self._draining.wait(LOCK_S * (1 + self._random.random() / 2))
+            self._draining.wait(self._plan.lock_s * (1 + self._random.random() / 2))
         elif draw < _SLOW:
-            self._draining.wait(LOCK_S * self._random.random() / 2)
+            self._draining.wait(self._plan.lock_s * self._random.random() / 2)
 
     def _acknowledge(
         self, client: SharingConsumer, journal: ShareJournal, messages: list[SharedRecord]

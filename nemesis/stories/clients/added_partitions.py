@@ -46,7 +46,7 @@ _OPENS_S: Final = 2.0
 """The time in which the leader finds the start of a share partition, after the first fetch. No
 request reports this event."""
 
-_NEEDS: Final = StoryNeeds(added=1)
+_NEEDS: Final = StoryNeeds(added=1, outside=())
 _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value in EARLY}))
 
 

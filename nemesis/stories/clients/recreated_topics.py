@@ -37,6 +37,7 @@ _FOREIGN: Final = Prediction(others=frozenset({("foreign-offset", "")}))
 _Seen = TypeVar("_Seen")
 _LIMIT_S: Final = 60.0
 _ASK_S: Final = 5.0
+_COORDINATORS: Final = "an external cluster has many coordinators"
 
 
 def _zookeeper(release: Release) -> str:
@@ -99,7 +100,7 @@ def _group(plan: Plan) -> str:
 @story(
     "recreated-topic",
     HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
-    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True), outside=_COORDINATORS),
     outcome="The group starts at the old topic's offset, and skips earlier records of the new "
     "topic.",
     min_isr_most=3,
@@ -113,7 +114,7 @@ def recreated_topic(context: ScheduleContext) -> None:
 @story(
     "recreated-consumer",
     HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
-    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True), outside=_COORDINATORS),
     outcome="The group starts at the old topic's offset, and skips earlier records of the new "
     "topic.",
     min_isr_most=3,
@@ -127,7 +128,7 @@ def recreated_consumer(context: ScheduleContext) -> None:
 @story(
     "recreated-calmly",
     HazardEnding(hazard=RECREATED_TOPIC, ending=Prediction()),
-    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=False)),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=False), outside=()),
     outcome="The group receives all records of the new topic.",
     min_isr_most=3,
     why_not=_zookeeper,

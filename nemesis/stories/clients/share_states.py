@@ -48,7 +48,7 @@ def _share_groups(release: Release) -> str:
         hazard=STEP_BACK,
         ending=Prediction(others=frozenset({("coordinator-contradiction", "")})),
     ),
-    needs=StoryNeeds(share=3),
+    needs=StoryNeeds(share=3, outside="the story moves the coordinators of other groups"),
     outcome="Up to 4.3 a member receives an accepted record again; later brokers do not do this.",
     min_isr_most=2,
     why_not=_share_groups,

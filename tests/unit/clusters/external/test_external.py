@@ -36,6 +36,7 @@ from highwater.harness.runs.plan import External, Plan, Topic, Workload
 from highwater.harness.runs.steps import ROLLING, FaultStep
 from highwater.harness.runs.store import Store
 from highwater.nemesis.faults.registry import faults
+from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.preflight import check_plan
 from tests.support.free_ports import free_ports
 
@@ -185,6 +186,9 @@ def test_only_its_code_confirms_a_cluster(
     with pytest.raises(UsageError) as caught:
         identify(inventory, confirm)
     assert message.format(found().code) in caught.value.message
+    assert "Kafka's own" not in caught.value.message
+    with pytest.raises(UsageError, match="writes to Kafka's own __consumer_offsets and __tran"):
+        identify(inventory, confirm, ["__consumer_offsets", "__transaction_state"])
     assert identify(inventory, found().code) == found()
 
 
@@ -246,6 +250,9 @@ def test_a_command_may_leave_something_in_the_background(tmp_path: Path) -> None
     left.kill()
 
 
+MEMBERS = Workload(subscribe=2)
+
+
 def plan(**changes: object) -> Plan:
     target = External(
         inventory="a b.toml",
@@ -281,11 +288,23 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"nemesis": ("controller-kill",)}, "controllers are not accessible"),
         ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
         ({"external": None}, "needs an inventory"),
-        ({"nemesis": (), "story": "loss"}, "a story needs its own broker settings"),
+        ({"nemesis": (), "story": "loss"}, "files of its brokers are not accessible"),
+        ({"nemesis": (), "story": "rolling-restart"}, "no command to stop"),
+        ({"nemesis": (), "story": "cut-off"}, "no relay between its nodes"),
+        ({"nemesis": (), "story": "torn-transaction"}, "no relay between its clients"),
+        ({"nemesis": (), "story": "expired-positions"}, "its own broker settings"),
+        ({"nemesis": (), "story": "too-large"}, "settings of librdkafka"),
+        ({"nemesis": (), "story": "unclean"}, "other topics that allow unclean elections"),
+        ({"nemesis": (), "story": "share-step-back"}, "moves the coordinators of other groups"),
+        (
+            {"nemesis": (), "story": "added-partition", "kafka": "3.9.2-zk"},
+            "needs ZooKeeper, which is not accessible",
+        ),
+        ({"nemesis": (), "schedule": {}}, "a replay needs its own broker settings"),
+        ({"nemesis": ("move-group-coordinator",), "workload": MEMBERS}, "that Highwater starts"),
         ({"broker_config": {"a": "b"}}, "owner decides the broker settings"),
         ({"wire": True}, "the relay works only"),
         ({"to": ("4.3.1",)}, "only the cluster's owner upgrades it"),
-        ({"workload": Workload(subscribe=1)}, "Kafka's internal topics"),
         ({"brokers": 2}, "has 3 brokers"),
         ({"controllers": 3}, "the cluster's owner runs its controllers and ZooKeepers"),
     ],
@@ -293,6 +312,35 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         check_plan(plan(**changes))
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (MEMBERS, "--subscribe 2"),
+        (Workload(subscribe=2, group_protocol="consumer"), "--group-protocol consumer"),
+        (Workload(share=2), "--share 2"),
+        (Workload(idempotence=True, transactions=True, transform=True), "--transform"),
+    ],
+)
+def test_groups_and_transactions_need_no_setting_of_its_brokers(
+    workload: Workload, words: str
+) -> None:
+    grouped = plan(workload=workload, kafka="4.4.0")
+    check_plan(grouped)
+    assert words in grouped.command()
+    assert (grouped.session_s, grouped.lock_s) == (6, 15), "the least that brokers accept"
+
+
+@pytest.mark.parametrize("name", ["leader-kill", "added-partition", "earliest-share"])
+def test_a_story_that_needs_only_commands_is_available(name: str) -> None:
+    story = find_story(name).plan("4.4.0", driver="external")
+    target = plan()
+    theirs = msgspec.structs.replace(
+        story, external=target.external, broker_config={}, topic=story.topic
+    )
+    check_plan(theirs)
+    assert f"--confirm abc --story {name}" in theirs.command()
 
 
 def test_keys_need_no_setting_of_its_brokers() -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from highwater.cli import external
+from highwater.clusters.admin import topic_config
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.external import cluster, healing, identity
 from highwater.clusters.external.cluster import delete_left_topics
@@ -22,7 +23,7 @@ from highwater.clusters.external.journal import (
     topics_made,
 )
 from highwater.clusters.external.metadata import ClusterIdentity
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.preflight import check_plan
@@ -53,6 +54,7 @@ class Cluster:
         self.returns = returns
         self.deleted = 0
         self.listed = {"orders", "highwater-1"}
+        self.groups = {"billing", "highwater-1-group", "highwater-1-share", "highwater-2-group"}
 
     def topics(self) -> frozenset[str]:
         before = frozenset(self.listed)
@@ -66,6 +68,10 @@ class Cluster:
         self.listed -= set(names)
         return {name: SimpleNamespace(result=lambda: None) for name in names}
 
+    def delete_consumer_groups(self, names: list[str], **_: float) -> dict[str, SimpleNamespace]:
+        self.groups.difference_update(names)
+        return {name: SimpleNamespace(result=lambda: None) for name in names}
+
     def close(self) -> None:
         pass
 
@@ -73,6 +79,7 @@ class Cluster:
 def healer(theirs: Cluster, monkeypatch: pytest.MonkeyPatch) -> ClusterHealer:
     monkeypatch.setattr(healing, "AdminClient", lambda _: theirs)
     monkeypatch.setattr(ClusterHealer, "_view", lambda _: theirs)
+    monkeypatch.setattr(healing, "request", lambda *_, **__: None)
     return ClusterHealer(CATALOGUE["4.4.0"], HOMES, {})
 
 
@@ -81,6 +88,41 @@ def test_a_topic_that_comes_back_is_deleted_again(monkeypatch: pytest.MonkeyPatc
     theirs = Cluster(returns=2)
     healer(theirs, monkeypatch).delete("highwater-1")
     assert (theirs.deleted, theirs.returns, theirs.listed) == (3, 0, {"orders"})
+
+
+def test_the_groups_of_a_topic_are_deleted_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(healing, "_AWAY_S", 0.0)
+    theirs = Cluster(returns=0)
+    healer(theirs, monkeypatch).delete("highwater-1")
+    assert len(theirs.groups) == 4, "without its topic, a request would create it"
+    theirs.listed |= {"highwater-1", "__consumer_offsets"}
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr(healing, "request", lambda _, *of, **__: asked.append(of))
+    healer_again = ClusterHealer(CATALOGUE["4.4.0"], HOMES, {})
+    healer_again.delete("highwater-1")
+    assert theirs.groups == {"billing", "highwater-2-group"}
+    nothing = dict.fromkeys(("share.auto.offset.reset", "share.record.lock.duration.ms"))
+    assert asked == [("highwater-1-share", nothing)]
+
+
+def test_only_groups_of_the_run_get_settings_and_no_feature_is_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    theirs = object.__new__(cluster.ExternalCluster)
+    entry = ClusterDamage(cluster_id="abc", inventory="", addresses={}, topics=("highwater-1",))
+    vars(theirs)["_journal"] = SimpleNamespace(entry=entry)
+    monkeypatch.setattr(cluster.ExternalCluster, "_running", lambda _: HOMES)
+    asked: list[object] = []
+    monkeypatch.setattr(topic_config, "request", lambda _, name, *__, **___: asked.append(name))
+    theirs.configure_group("highwater-1-share", {"a": "b"})
+    for group in ("billing", "highwater-10-share"):
+        with pytest.raises(HarnessError, match=f"of group {group} cannot be changed"):
+            theirs.configure_group(group, {"a": "b"})
+    assert asked == ["highwater-1-share"]
+    monkeypatch.setattr(cluster, "finalized_features", lambda _: {"share.version": 1})
+    theirs.finalize_features({"share.version": 1})
+    with pytest.raises(HarnessError, match=r"feature share.version is off"):
+        theirs.finalize_features({"share.version": 2})
 
 
 def test_a_topic_that_always_comes_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,23 +167,23 @@ def test_heal_deletes_a_topic_that_was_left_and_says_whose(
 
 
 @pytest.mark.parametrize(
-    ("topics", "compression", "reader"),
+    ("topics", "workload", "reader"),
     [
-        ((), "none", "kafka-python"),
-        (("__consumer_offsets",), "none", "librdkafka"),
-        ((), "lz4", "librdkafka"),
+        ((), Workload(consumers=0), "kafka-python"),
+        (("__consumer_offsets",), Workload(consumers=0), "librdkafka"),
+        ((), Workload(compression="lz4"), "librdkafka"),
+        ((), Workload(subscribe=2), "librdkafka"),
     ],
 )
 def test_readers_ask_for_no_coordinator_where_that_would_make_a_topic(
     inventory: Path,
     monkeypatch: pytest.MonkeyPatch,
     topics: tuple[str, ...],
-    compression: str,
+    workload: Workload,
     reader: str,
 ) -> None:
     monkeypatch.setattr(identity, "recognise", lambda _: found(*topics))
-    work = Workload(compression=compression, consumers=0)
-    plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=9, workload=work)
+    plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=9, workload=workload)
     plan = external.onto(plan, inventory, found().code)
     assert plan.reader_client == reader
     check_plan(plan)

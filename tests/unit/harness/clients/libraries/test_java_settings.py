@@ -63,9 +63,11 @@ def test_the_first_idempotent_producer_sends_one_request_at_a_time() -> None:
     assert java_settings.producer(settings(), (0, 11, 0, 3))[key] == "5"
 
 
-def reading(**words: str) -> clients.Settings:
+def reading(
+    reset: str = "error", group: str | None = None, protocol: str = "classic"
+) -> clients.Settings:
     common = clients.common("127.0.0.1:1", "reader", logging.getLogger("test"), quirks={})
-    return clients.consumer(common, **words)
+    return clients.consumer(common, reset=reset, group=group, protocol=protocol)
 
 
 def test_a_consumer_is_moved_by_nobody_and_leaves_when_it_is_told() -> None:

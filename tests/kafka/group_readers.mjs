@@ -2,7 +2,7 @@
 // node group_readers.mjs LIBRARY BOOTSTRAP TOPIC
 const [library, bootstrap, topic] = process.argv.slice(2)
 const brokers = bootstrap.split(',')
-const times = { sessionTimeout: 120_000, rebalanceTimeout: 120_000 } // it is paused for long
+const times = { sessionTimeout: 10_000, rebalanceTimeout: 10_000 }
 const START = { mode: 'committed', fallbackMode: 'earliest', autocommit: false }
 const print = message => console.log(`${message.value}`)
 

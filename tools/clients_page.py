@@ -71,7 +71,7 @@ In these runs Highwater's proxy refuses a request on 4.4.0, before or after the 
 that the client repeats the request and commits. ↺ means that the client reports an error, and
 nothing is committed. ✗ means that it reports an error, and the outcome is unknown. In bold cells
 client and log disagree, in so many of ten runs. — means that the library or its driver sends no
-such request.
+such request. sarama's `Commit()` returns nothing; here its driver reads the offset.
 """
 _SHORT: Final = {
     "": "",
@@ -102,8 +102,8 @@ not check the futures. An error is correct. ✓ means that the client sent the r
 _TRUNCATED: Final = """\
 After an unclean election or a power failure on 4.4.0, other records stand at offsets that a paused
 reader has passed ([KIP-320](hazards.md#kip-320)). librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`,
-kafka-python and franz-go read them; on 2.1.1 only franz-go. `java:2.1.1`, aiokafka, sarama, kafkajs
-and platformatic skip them and report nothing.
+kafka-python and franz-go read them; on 2.1.1 only franz-go, after the election. `java:2.1.1`,
+aiokafka, sarama, and after the election kafkajs and platformatic, skip them and report nothing.
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\

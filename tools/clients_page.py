@@ -52,26 +52,24 @@ _KINDS: Final = (" duplicate", " nonmonotonic-send")
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
-This page compares client libraries. In the first tables each library produces one record with each
-setting, and reads one record (`python -m tools.client_trials`).
+In the first tables each library produces a record with each setting, and reads a record (`python -m
+tools.client_trials`).
 
 ✓ means that the client reported success and the record is in the log. Other cells have the
-client's error. *Ignored*: Java's clients before 0.11 ignore the setting.
+client's error. *Ignored*: by Java's clients before 0.11.
 """
 _FAULTS: Final = """\
-These tables have acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`).
-The faults are lost answers, killed brokers, late requests and moved leaders. In the last column
-they are lost answers, killed brokers and moved transaction coordinators. [checkers.md](checkers.md)
-explains `duplicate` and `nonmonotonic-send`, which Kafka does not prevent for plain producers.
-*Hung* is a commit that never ended.
+Acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`), with lost answers,
+killed brokers, late requests and moved leaders; in the last column with moved transaction
+coordinators instead of the last two. [checkers.md](checkers.md) explains `duplicate` and
+`nonmonotonic-send`, which Kafka does not prevent for plain producers. *Hung*: a commit without end.
 """
 _REFUSED: Final = """\
-In these runs Highwater's proxy refuses a request on 4.4.0, before or after the broker handles it
-(`python -m tools.client_refusals FOLDER`): of a transaction, or a group's OffsetCommit. ✓ means
-that the client repeats the request and commits. ↺ means that the client reports an error, and
-nothing is committed. ✗ means that it reports an error, and the outcome is unknown. In bold cells
-client and log disagree, in so many of ten runs. — means that the library or its driver sends no
-such request. sarama's `Commit()` returns nothing; here its driver reads the offset.
+Highwater's proxy refuses a request on 4.4.0, before or after the broker handles it (`python -m
+tools.client_refusals FOLDER`). ✓: the client repeats it and commits. ↺: it reports an error, and
+nothing is committed. ✗: it reports an error, and the outcome is unknown. Bold: client and log
+disagree, in so many of ten runs. —: the library or its driver sends no such request. sarama's
+`Commit()` returns nothing; its driver reads the offset.
 """
 _SHORT: Final = {
     "": "",
@@ -81,35 +79,34 @@ _SHORT: Final = {
     SILENT: "…",
 }
 _UNSENT: Final = "—"
-_SHORTER: Final = {WORKS: "✓", LACKS: "ignored"}
-"""The text for a result in tables of settings."""
+_SHORTER: Final = {WORKS: "✓", LACKS: "ignored", ELSEWHERE: "written elsewhere"}
+"""The text for a result in tables of settings and in lists."""
 _ADDRESS: Final = """\
-In these runs, four with each client and release of brokers, another cluster, with a topic of the
-same name, gets the address of a client's only broker (KAFKA-20246, `python -m
-tools.client_addresses FOLDER`). A transaction is committed there only if a row says so. KIP-1242
-(4.4.0) did not help, because the client had no other bootstrap address.
+Another cluster, with a topic of the same name, gets the address of a client's only broker
+(KAFKA-20246, `python -m tools.client_addresses FOLDER`, four runs each). A transaction is committed
+there only if a line says so. KIP-1242 (4.4.0) needs another bootstrap address.
 """
 _OTHER_ADDRESS: Final = """\
-In these runs the client has a second bootstrap address, of another broker of the first cluster. The
-first broker was killed, and is the leader until its session ends. An error is correct.
+Here the client has a second bootstrap address, of another broker of its cluster. The first broker
+was killed, and leads until its session ends. An error is correct.
 """
 _COMMITS: Final = """\
-In these runs a transaction has a record that was written, and a record that was not: the broker
-refused it (`max.message.bytes`), or was down until it expired. Then the program commits, and does
-not check the futures. An error is correct. ✓ means that the client sent the record again.
-*Committed without it* is [a finding](findings/partial-commit.md).
+A transaction has a record that was written, and a record that was not: the broker refused it
+(`max.message.bytes`), or was down until it expired. The program commits, and looks at no future. An
+error is correct. ✓: the client sent the record again. *Committed without it* is [a
+finding](findings/partial-commit.md).
 """
 _TRUNCATED: Final = """\
 After an unclean election or a power failure on 4.4.0, other records stand at offsets that a paused
 reader has passed ([KIP-320](hazards.md#kip-320)). librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`,
 kafka-python and franz-go read them; on 2.1.1 only franz-go, after the election. `java:2.1.1`,
-aiokafka, sarama, and after the election kafkajs and platformatic, skip them and report nothing.
+aiokafka, sarama, and after the election kafkajs and platformatic, skip them silently.
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\
-This table has the number of runs that broke a story's promise ([hazards.md](hazards.md)), and the
-brokers' release. The last column counts groups that skipped a record because a poll lost a
-partition (`python -m tools.client_polls`).
+Runs that broke a story's promise ([hazards.md](hazards.md)), and the brokers' release. The last
+column counts groups that skipped a record because a poll lost a partition (`python -m
+tools.client_polls`).
 """
 
 
@@ -322,9 +319,7 @@ def address_lines(trials: Sequence[ClientAddress]) -> str:
         for action, results in trial.results.items():
             if action != "transactional" or {ELSEWHERE, WORKS} & results.keys():
                 by_result.setdefault(_counted(results), []).append(action)
-        says = "; ".join(
-            f"{' and '.join(actions)} records: {text}" for text, actions in by_result.items()
-        )
+        says = "; ".join(f"{' and '.join(actions)}: {text}" for text, actions in by_result.items())
         alike.setdefault(says, {}).setdefault(trial.client, []).append(trial.broker)
     brokers = list(dict.fromkeys(trial.broker for trial in trials))
     lines = []

@@ -519,7 +519,7 @@ class JavaReleases(_Condition, frozen=True):
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        words = (_range_says(first, fixed) for first, fixed in self.ranges)
+        words = (_range_says(first, fixed).removeprefix("from ") for first, fixed in self.ranges)
         return f"{self.who} of Java, {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:

@@ -126,8 +126,8 @@ def test_clients_alike_are_in_one_line() -> None:
         trial("4.4.0", "b", {"plain": "REFUSED", "idempotent": ELSEWHERE}),
     ]
     assert address_lines(trials).splitlines() == [
-        "- `a`, `b` (3.9.2): plain and idempotent records: written to the other cluster",
-        "- `b` (4.4.0): plain records: `REFUSED`; idempotent records: written to the other cluster",
+        "- `a`, `b` (3.9.2): plain and idempotent: written elsewhere",
+        "- `b` (4.4.0): plain: `REFUSED`; idempotent: written elsewhere",
     ]
 
 
@@ -142,8 +142,8 @@ def test_trials_that_differ_are_counted() -> None:
     assert [(row.brokers, row.broker) for row in rows] == [(1, "4.4.0"), (2, "3.9.2")]
     assert rows == added(rows)
     assert [address_lines([row]) for row in rows] == [
-        "- `a`: plain records: ✓ 2/3, `TIMED_OUT` 1/3; transactional records: ✓\n",
-        "- `a`: plain records: written to the other cluster\n",
+        "- `a`: plain: ✓ 2/3, `TIMED_OUT` 1/3; transactional: ✓\n",
+        "- `a`: plain: written elsewhere\n",
     ]
 
 

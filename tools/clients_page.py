@@ -83,8 +83,8 @@ _SHORTER: Final = {WORKS: "✓", LACKS: "ignored", ELSEWHERE: "written elsewhere
 """The text for a result in tables of settings and in lists."""
 _ADDRESS: Final = """\
 Another cluster, with a topic of the same name, gets the address of a client's only broker
-(KAFKA-20246, `python -m tools.client_addresses FOLDER`, four runs each). A transaction is committed
-there only if a line says so. KIP-1242 (4.4.0) needs another bootstrap address.
+(KAFKA-20246, `python -m tools.client_addresses FOLDER`, three or four runs each). No transaction
+was committed there. KIP-1242 (4.4.0) needs another bootstrap address.
 """
 _OTHER_ADDRESS: Final = """\
 Here the client has a second bootstrap address, of another broker of its cluster. The first broker
@@ -334,10 +334,10 @@ def address_lines(trials: Sequence[ClientAddress]) -> str:
 
 def _counted(results: Mapping[str, int]) -> str:
     """Return the results as text, with their numbers of trials if they differ."""
-    plays = sum(results.values())
     if len(results) == 1:
         return _cell(next(iter(results)))
-    return ", ".join(f"{_cell(result)} {times}/{plays}" for result, times in results.items())
+    plays = sum(results.values())
+    return ", ".join(f"{_cell(name)} {times}/{plays}" for name, times in sorted(results.items()))
 
 
 def refusal_table(rows: Sequence[ClientRefusal]) -> str:

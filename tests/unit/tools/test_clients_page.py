@@ -142,7 +142,7 @@ def test_trials_that_differ_are_counted() -> None:
     assert [(row.brokers, row.broker) for row in rows] == [(1, "4.4.0"), (2, "3.9.2")]
     assert rows == added(rows)
     assert [address_lines([row]) for row in rows] == [
-        "- `a`: plain: ✓ 2/3, `TIMED_OUT` 1/3; transactional: ✓\n",
+        "- `a`: plain: `TIMED_OUT` 1/3, ✓ 2/3; transactional: ✓\n",
         "- `a`: plain: written elsewhere\n",
     ]
 
@@ -150,4 +150,5 @@ def test_trials_that_differ_are_counted() -> None:
 def test_each_client_has_all_its_trials() -> None:
     for client in read_addresses():
         played = {sum(results.values()) for results in client.results.values()}
-        assert played == {REPEATS}, client
+        assert len(played) == 1, client
+        assert played <= {REPEATS - 1, REPEATS}, client

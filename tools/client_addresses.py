@@ -5,8 +5,8 @@ python -m tools.client_addresses FOLDER [RELEASE ...]
 Each client writes a record to a cluster with one broker or two. The tool kills broker 1, and starts
 another cluster at broker 1's address, with a topic of the same name (KAFKA-20246, KIP-1242). Then
 each client sends another record. If the first cluster has two brokers, broker 1 remains the leader
-until its session ends, and broker 2's address is also a bootstrap address. Missing drivers
-(``tools.client_drivers``) are built in ``FOLDER``.
+until its session ends, and broker 2's address is also a bootstrap address. The tool repeats this
+``REPEATS`` times. Missing drivers (``tools.client_drivers``) are built in ``FOLDER``.
 """
 
 import contextlib
@@ -14,7 +14,9 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,14 +40,14 @@ from tools.clients_page import (
     ADDRESSES,
     ELSEWHERE,
     LOST,
-    OF_TWO,
     SILENT,
     WORKS,
-    ClientTrial,
+    ClientAddress,
     read_addresses,
 )
 
 BROKERS: Final = ("3.9.2", MODERN)
+REPEATS: Final = 4
 CLIENTS: Final = (LIBRDKAFKA, JAVA, "java:3.9.2", KAFKA_PYTHON, AIOKAFKA)
 _DELIVERY_S: Final = 15.0
 _WRITING: Final[dict[str, Any]] = {"acks": "all", "delivery_timeout_s": _DELIVERY_S}
@@ -135,7 +137,7 @@ def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[Re
 
 def play(
     broker: str, clients: dict[str, str], folder: Path, brokers: int = 1
-) -> Iterator[ClientTrial]:
+) -> Iterator[ClientAddress]:
     """Test all clients with two clusters of a release.
 
     Args:
@@ -176,12 +178,13 @@ def play(
         others = [node.address for number, node in first.brokers.items() if number > 1]
         places = {ELSEWHERE: _values([second.brokers[1].address]), WORKS: _values(others)}
         for name, of_client in writers.items():
-            yield ClientTrial(
-                broker=broker if brokers == 1 else f"{broker}{OF_TWO}",
+            yield ClientAddress(
+                broker=broker,
+                brokers=brokers,
                 client=name,
                 version=library_name(clients[name], broker, libraries[name].names),
                 results={
-                    action: _result(results[writer.name], f"{writer.name} second", places)
+                    action: {_result(results[writer.name], f"{writer.name} second", places): 1}
                     for action, writer in of_client.items()
                     if not before[writer.name]
                 },
@@ -218,8 +221,23 @@ def _values(addresses: list[str]) -> frozenset[str]:
     return frozenset(values)
 
 
+def merged(trials: Iterable[ClientAddress]) -> list[ClientAddress]:
+    """Add the numbers of trials of each client with the same clusters."""
+    rows: dict[tuple[int, str, str], ClientAddress] = {}
+    for trial in trials:
+        key = (trial.brokers, trial.broker, trial.client)
+        before = rows[key].results if key in rows else {}
+        results = {
+            action: {**(Counter(before.get(action)) + Counter(trial.results.get(action)))}
+            for action in WORKLOADS
+            if action in before or action in trial.results
+        }
+        rows[key] = msgspec.structs.replace(trial, results=results)
+    return sorted(rows.values(), key=lambda row: (row.brokers, row.broker))
+
+
 def main() -> None:
-    """Run the tests, and write their results."""
+    """Run the tests, and write the results of each cluster at once."""
     drivers, *brokers = sys.argv[1:]
     clients = {client: client for client in CLIENTS}
     for name in client_drivers.LIBRARIES:
@@ -227,20 +245,18 @@ def main() -> None:
         clients[name] = str(
             program if program.exists() else client_drivers.build(name, program.parent)
         )
-    trials = []
+    played = brokers or BROKERS
+    trials = [trial for trial in read_addresses() if trial.broker not in played]
     with tempfile.TemporaryDirectory() as folder:
-        for broker in brokers or BROKERS:
-            for number in (1, 2):
-                place = Path(folder) / f"{broker}-{number}"
-                place.mkdir()
-                for trial in play(broker, clients, place, number):
-                    sys.stdout.write(f"{trial.broker} {trial.client} {trial.results}\n")
-                    sys.stdout.flush()
-                    trials.append(trial)
-    played = {trial.broker for trial in trials}
-    before = [trial for trial in read_addresses() if trial.broker not in played]
-    text = msgspec.json.format(msgspec.json.encode([*before, *trials]), indent=1)
-    ADDRESSES.write_bytes(text + b"\n")
+        for broker, number, turn in product(played, (1, 2), range(REPEATS)):
+            place = Path(folder) / f"{broker}-{number}-{turn}"
+            place.mkdir()
+            for trial in play(broker, clients, place, number):
+                sys.stdout.write(f"{trial.broker} {number} {trial.client} {trial.results}\n")
+                sys.stdout.flush()
+                trials.append(trial)
+            text = msgspec.json.format(msgspec.json.encode(merged(trials)), indent=1)
+            ADDRESSES.write_bytes(text + b"\n")
 
 
 if __name__ == "__main__":

@@ -206,12 +206,12 @@ class Stage:
         return client_config.consumer(common, group=group)
 
     def _outside(self, group: str) -> object:
-        """Return metadata of a group without members, or its name if the driver has no groups."""
+        """Return metadata of a group without members; for client drivers, the group's name."""
+        if read_client(self._plan.client, self._plan.kafka).command:
+            return group
         consumer = self._opened.library.consumer(self._reading("outside", group))
         try:
             return consumer.consumer_group_metadata()
-        except HarnessError:
-            return group
         finally:
             consumer.close()
 

@@ -8,7 +8,7 @@ of a client matrix:
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -32,8 +32,6 @@ LACKS: Final = "the client has none"
 PARTIAL: Final = "committed without it"
 
 ELSEWHERE: Final = "written to the other cluster"
-OF_TWO: Final = ", one of two brokers"
-"""The text after a release if the cluster has two brokers of this release."""
 
 ABORTED: Final = "aborted"
 UNCERTAIN: Final = "uncertain"
@@ -54,24 +52,24 @@ _KINDS: Final = (" duplicate", " nonmonotonic-send")
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
-This page compares client libraries. In the first tables each library produces one record with each
-setting, and reads one record (`python -m tools.client_trials`).
+In the first tables each library produces a record with each setting, and reads a record (`python -m
+tools.client_trials`).
 
 ✓ means that the client reported success and the record is in the log. Other cells have the
-client's error. *Ignored*: Java's clients before 0.11 ignore the setting.
+client's error. *Ignored*: by Java's clients before 0.11.
 """
 _FAULTS: Final = """\
-These tables have acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`).
-The faults are lost answers, killed brokers, late requests and moved leaders. In the last column
-they are lost answers, killed brokers and moved transaction coordinators. [checkers.md](checkers.md)
-explains `duplicate` and `nonmonotonic-send`, which Kafka does not prevent for plain producers.
-*Hung* is a commit that never ended.
+Acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`), with lost answers,
+killed brokers, late requests and moved leaders; in the last column with moved transaction
+coordinators instead of the last two. [checkers.md](checkers.md) explains `duplicate` and
+`nonmonotonic-send`, which Kafka does not prevent for plain producers. *Hung*: a commit without end.
 """
 _REFUSED: Final = """\
-In these runs Highwater's proxy refuses a request of a transaction on 4.4.0, before or after the
-broker handles the request (`python -m tools.client_refusals FOLDER`). ✓ means that the client
-repeats the request and commits. ↺ means that the transaction is aborted. ✗ means that the outcome
-is unknown and the producer ends. In bold cells client and log disagree, in so many of ten runs.
+Highwater's proxy refuses a request on 4.4.0, before or after the broker handles it (`python -m
+tools.client_refusals FOLDER`). ✓: the client repeats it and commits. ↺: it reports an error, and
+nothing is committed. ✗: it reports an error, and the outcome is unknown. Bold: client and log
+disagree, in so many of ten runs. —: the library or its driver sends no such request. sarama's
+`Commit()` returns nothing; its driver reads the offset.
 """
 _SHORT: Final = {
     "": "",
@@ -80,36 +78,35 @@ _SHORT: Final = {
     UNCERTAIN: "✗",
     SILENT: "…",
 }
-_SHORTER: Final = {WORKS: "✓", LACKS: "ignored"}
-"""The text for a result in tables of settings."""
+_UNSENT: Final = "—"
+_SHORTER: Final = {WORKS: "✓", LACKS: "ignored", ELSEWHERE: "written elsewhere"}
+"""The text for a result in tables of settings and in lists."""
 _ADDRESS: Final = """\
-In these runs another cluster, with a topic of the same name, gets the address of a client's only
-broker (KAFKA-20246, `python -m tools.client_addresses FOLDER`). A transaction is committed there
-only if a row says so. KIP-1242 (4.4.0) did not help, because the client had no other bootstrap
-address.
+Another cluster, with a topic of the same name, gets the address of a client's only broker
+(KAFKA-20246, `python -m tools.client_addresses FOLDER`, three or four runs each). No transaction
+was committed there. KIP-1242 (4.4.0) needs another bootstrap address.
 """
 _OTHER_ADDRESS: Final = """\
-In these runs on 4.4.0 the client has a second bootstrap address, of another broker of the first
-cluster. The first broker was killed, and is the leader until its session ends. An error is
-correct.
+Here the client has a second bootstrap address, of another broker of its cluster. The first broker
+was killed, and leads until its session ends. An error is correct.
 """
 _COMMITS: Final = """\
-In these runs a transaction has a record that was written, and a record that was not: the broker
-refused it (`max.message.bytes`), or was down until it expired. Then the program commits, and does
-not check the futures. An error is correct. ✓ means that the client sent the record again.
-*Committed without it* is [a finding](findings/partial-commit.md).
+A transaction has a record that was written, and a record that was not: the broker refused it
+(`max.message.bytes`), or was down until it expired. The program commits, and looks at no future. An
+error is correct. ✓: the client sent the record again. *Committed without it* is [a
+finding](findings/partial-commit.md).
 """
 _TRUNCATED: Final = """\
-After an unclean election on 4.4.0, other records stand at offsets that a paused reader has passed
-(`tests/kafka/test_truncated_readers.py`). librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`,
-kafka-python and franz-go read them (KIP-320). `java:2.1.1`, aiokafka and sarama skip them and
-report nothing.
+After an unclean election or a power failure on 4.4.0, other records stand at offsets that a paused
+reader has passed ([KIP-320](hazards.md#kip-320)). librdkafka 2.16.0, `java:2.8.2`, `java:4.4.0`,
+kafka-python and franz-go read them; on 2.1.1 only franz-go, after the election. `java:2.1.1`,
+aiokafka, sarama, and after the election kafkajs and platformatic, skip them silently.
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\
-This table has the number of runs that broke a story's promise ([hazards.md](hazards.md)), and the
-brokers' release. The last column counts groups that skipped a record because a poll lost a
-partition (`python -m tools.client_polls`).
+Runs that broke a story's promise ([hazards.md](hazards.md)), and the brokers' release. The last
+column counts groups that skipped a record because a poll lost a partition (`python -m
+tools.client_polls`).
 """
 
 
@@ -146,6 +143,21 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     times: int
     plays: int
+
+
+class ClientAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a client after another cluster got a broker's address.
+
+    Attributes:
+        brokers: the number of brokers of the first cluster.
+        results: by workload, the number of trials with each result.
+    """
+
+    broker: str
+    brokers: int
+    client: str
+    version: str
+    results: dict[str, dict[str, int]]
 
 
 class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
@@ -294,27 +306,22 @@ def read_polls() -> tuple[ClientPolls, ...]:
     return msgspec.json.decode(POLLS.read_bytes(), type=tuple[ClientPolls, ...])
 
 
-def read_addresses() -> tuple[ClientTrial, ...]:
+def read_addresses() -> tuple[ClientAddress, ...]:
     """Return the trials in which another cluster got the broker's address."""
-    return msgspec.json.decode(ADDRESSES.read_bytes(), type=tuple[ClientTrial, ...])
+    return msgspec.json.decode(ADDRESSES.read_bytes(), type=tuple[ClientAddress, ...])
 
 
-def address_lines(trials: Sequence[ClientTrial]) -> str:
+def address_lines(trials: Sequence[ClientAddress]) -> str:
     """Return a line for each group of clients with equal results: ``- `java`: … records: …``."""
     alike: dict[str, dict[str, list[str]]] = {}
     for trial in trials:
         by_result: dict[str, list[str]] = {}
-        for action, result in trial.results.items():
-            if action != "transactional" or result in {ELSEWHERE, WORKS}:
-                by_result.setdefault(result, []).append(action)
-        says = "; ".join(
-            f"{' and '.join(actions)} records: {_cell(result)}"
-            for result, actions in by_result.items()
-        )
-        alike.setdefault(says, {}).setdefault(trial.client, []).append(
-            trial.broker.removesuffix(OF_TWO)
-        )
-    brokers = list(dict.fromkeys(trial.broker.removesuffix(OF_TWO) for trial in trials))
+        for action, results in trial.results.items():
+            if action != "transactional" or {ELSEWHERE, WORKS} & results.keys():
+                by_result.setdefault(_counted(results), []).append(action)
+        says = "; ".join(f"{' and '.join(actions)}: {text}" for text, actions in by_result.items())
+        alike.setdefault(says, {}).setdefault(trial.client, []).append(trial.broker)
+    brokers = list(dict.fromkeys(trial.broker for trial in trials))
     lines = []
     for says, clients in alike.items():
         names = [
@@ -325,9 +332,18 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _counted(results: Mapping[str, int]) -> str:
+    """Return the results as text, with their numbers of trials if they differ."""
+    if len(results) == 1:
+        return _cell(next(iter(results)))
+    plays = sum(results.values())
+    return ", ".join(f"{_cell(name)} {times}/{plays}" for name, times in sorted(results.items()))
+
+
 def refusal_table(rows: Sequence[ClientRefusal]) -> str:
     """Return a table of results by error and client. Errors with equal results share a line."""
     libraries = list(dict.fromkeys(row.library for row in rows))
+    sent = {(row.library, row.api) for row in rows}
     cells: dict[tuple[str, bool, str], dict[str, str]] = {}
     for row in rows:
         cells.setdefault((row.api, row.acted, row.error), {})[row.library] = _refused(row)
@@ -336,11 +352,12 @@ def refusal_table(rows: Sequence[ClientRefusal]) -> str:
     ordered = sorted(cells.items(), key=lambda cell: (apis.index(cell[0][0]), cell[0][1]))
     for (api, acted, error), of_error in ordered:
         side = "after" if acted else "before"
-        line = (f"{api}, {side}", *(of_error.get(name, "") for name in libraries))
+        absent = {name: "" if (name, api) in sent else _UNSENT for name in libraries}
+        line = (f"{api}, {side}", *(absent | of_error).values())
         alike.setdefault(line, []).append(f"`{error}`")
     lines = [f"| | | {' | '.join(libraries)} |", "|---" * (len(libraries) + 2) + "|"]
     for (place, *results), errors in alike.items():
-        kinds = {*results} - {""}
+        kinds = {*results} - {"", _UNSENT}
         if kinds == {_SHORT[WORKS]} or kinds <= {_SHORT[ABORTED], _SHORT[UNCERTAIN]}:
             continue
         lines.append(f"| {place} | {', '.join(errors)} | {' | '.join(results)} |")
@@ -364,8 +381,7 @@ def clients() -> str:
     parts += ["## Under faults\n", _FAULTS, fault_tables(_faults()), ""]
     parts += ["## Requests that are refused\n", _REFUSED, refusal_table(read_refusals()), ""]
     addresses = read_addresses()
-    only = [trial for trial in addresses if not trial.broker.endswith(OF_TWO)]
-    of_two = [trial for trial in addresses if trial.broker.endswith(OF_TWO)]
+    only, of_two = ([row for row in addresses if row.brokers == number] for number in (1, 2))
     parts += ["## An address of another cluster\n", _ADDRESS, address_lines(only)]
     parts += [_OTHER_ADDRESS, address_lines(of_two), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]

@@ -29,6 +29,7 @@ _SHORTER: Final = (
     ("; replicas >= 2", ""),
     ("from ", "since "),
     (f" to {dotted(NEWEST)}", ""),
+    ("power = shared or separate", "power≠safe"),
     (" >= ", "≥"),
     (" ≥ ", "≥"),
     (" = ", "="),
@@ -36,12 +37,11 @@ _SHORTER: Final = (
 )
 """Texts of conditions, with their shorter form on the page."""
 
-_INTRO: Final = f"""\
-A hazard is a way in which Kafka loses or forks acknowledged records, or keeps records wrongly.
-This page first lists the hazards of {dotted(NEWEST)}, then those that were fixed. In brackets are
-the finder and the year; a year alone is that of Kafka's issue. `highwater hazards show ID` prints
-more. [`highwater advise`](advise.md) checks a cluster, and [`highwater hazards --to`](upgrade.md)
-an upgrade.
+_INTRO: Final = """\
+A hazard is a way in which Kafka loses or forks acknowledged records, or keeps records wrongly. In
+brackets: the finder and the year; a year alone is that of Kafka's issue. `highwater hazards show
+ID` prints more. [`highwater advise`](advise.md) checks a cluster, and
+[`highwater hazards --to`](upgrade.md) an upgrade.
 
 - **Conditions**: all of them must hold, with at least two replicas. A range ends before its second
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
@@ -76,7 +76,7 @@ class _Played:
     @property
     def where(self) -> str:
         """The release, and the client if it is not librdkafka."""
-        return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka} with {self.client}"
+        return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka} ({self.client})"
 
 
 def hazards() -> str:
@@ -165,7 +165,7 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
 
 
 def _short(where: str) -> str:
-    where = re.sub(r"from (\S+) to before ", r"\1 to ", where)
+    where = re.sub(r"(?:from )?(\S+) to before ", r"\1 to ", where)
     for long, short in _SHORTER:
         where = where.replace(long, short)
     return where

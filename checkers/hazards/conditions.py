@@ -8,6 +8,7 @@ topic or client, or uses ZooKeeper instead of KRaft (or the reverse).
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -199,9 +200,8 @@ class AnyOf(_Condition, frozen=True):
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return "; or ".join(
-            ", ".join(part.says for part in alternative) for alternative in self.alternatives
-        )
+        every = (", ".join(part.says for part in parts) for parts in self.alternatives)
+        return f"({'; or '.join(every)})"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return the result of the alternative whose result is nearest to "yes"."""
@@ -517,7 +517,7 @@ class JavaReleases(_Condition, frozen=True):
     def says(self) -> str:
         """The condition in a few words."""
         words = (_range_says(first, fixed).removeprefix("from ") for first, fixed in self.ranges)
-        return f"{self.who} of Java, of {'; '.join(words)}"
+        return f"{self.who} of Java, {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return yes, no or unknown for the user's answers."""
@@ -705,8 +705,10 @@ def of_release_alone(part: Condition) -> bool:
 
 
 def ranges_of(part: Condition) -> tuple[Range, ...]:
-    """Return the ranges of releases that a condition names; none if it names no release."""
+    """Return the ranges of releases that bound a condition; none if it holds in any release."""
     if isinstance(part, AnyOf):
-        every = (inner for parts in part.alternatives for inner in parts)
-        return tuple(span for inner in every for span in ranges_of(inner))
+        every = [
+            [span for inner in parts for span in ranges_of(inner)] for parts in part.alternatives
+        ]
+        return tuple(chain.from_iterable(every)) if all(every) else ()
     return part.ranges if isinstance(part, Releases | JavaReleases) else ()

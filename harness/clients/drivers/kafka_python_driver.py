@@ -115,6 +115,11 @@ def placed(request: Request) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition(topic, int(at)): OffsetAndMetadata(to, "", -1) for at, to in offsets}
 
 
+def metadata(member: str | list[Any]) -> Any:  # noqa: ANN401 - kafka-python has no types
+    """Return a group member's metadata; for a group without members, the group's name."""
+    return member if isinstance(member, str) else kafka.ConsumerGroupMetadata(*member)
+
+
 class KafkaPythonClient:
     """A client that opens at its first request, because opening waits for a broker.
 
@@ -170,7 +175,7 @@ class KafkaPythonProducer(KafkaPythonClient):
             "init": lambda _: self.opened().init_transactions(),
             "begin": lambda _: self.opened().begin_transaction(),
             "offsets": lambda request: self.opened().send_offsets_to_transaction(
-                placed(request), kafka.ConsumerGroupMetadata(*request["member"])
+                placed(request), metadata(request["member"])
             ),
             "commit": lambda _: self.opened().commit_transaction(),
             "abort": lambda _: self.opened().abort_transaction(),

@@ -3,20 +3,23 @@
 from highwater.campaigns.matrix_plan import lay_out
 from highwater.harness.campaigns.matrix_cells import Axes
 from tests.support.matrices import row
+from tools.client_addresses import REPEATS
+from tools.client_addresses import merged as added
 from tools.client_matrix import MIXES
 from tools.client_refusals import refusals
 from tools.clients_page import (
     ABORTED,
     ELSEWHERE,
     IN_THE_LOG,
-    OF_TWO,
+    NOT_IN_THE_LOG,
     WORKS,
+    ClientAddress,
     ClientRefusal,
-    ClientTrial,
     address_lines,
     fault_tables,
     merged,
     of_cell,
+    read_addresses,
     read_refusals,
     refusal_table,
 )
@@ -79,13 +82,16 @@ def test_errors_alike_are_in_one_line() -> None:
         ("UNKNOWN_SERVER_ERROR", "b 2"): (IN_THE_LOG, 9),
         ("REQUEST_TIMED_OUT", "b 2"): (WORKS, 1),
     }
+    places = {error: ("EndTxn", True) for error, _ in results}
+    results["ILLEGAL_GENERATION", "a 1"] = (NOT_IN_THE_LOG, 10)
+    places["ILLEGAL_GENERATION"] = ("OffsetCommit", False)
     rows = [
         ClientRefusal(
             client=library[0],
             library=library,
-            api="EndTxn",
+            api=places[error][0],
             error=error,
-            acted=True,
+            acted=places[error][1],
             result=result,
             said="",
             times=times,
@@ -98,6 +104,7 @@ def test_errors_alike_are_in_one_line() -> None:
         "|---|---|---|---|",
         "| EndTxn, after | `COORDINATOR_NOT_AVAILABLE`, `NOT_COORDINATOR` | ✓ | ↺ |",
         "| EndTxn, after | `UNKNOWN_SERVER_ERROR` |  | **in the log** 9/10 |",
+        "| OffsetCommit, before | `ILLEGAL_GENERATION` | **not in the log** 10/10 | — |",
     ]
 
 
@@ -106,31 +113,42 @@ def test_what_was_played_is_legal() -> None:
     assert played <= set(refusals())
 
 
+def trial(broker: str, client: str, results: dict[str, str], brokers: int = 1) -> ClientAddress:
+    counts = {action: {result: 1} for action, result in results.items()}
+    return ClientAddress(broker=broker, brokers=brokers, client=client, version="1", results=counts)
+
+
 def test_clients_alike_are_in_one_line() -> None:
     trials = [
-        ClientTrial(broker=broker, client=client, version="1", results=results)
-        for broker, client, results in (
-            ("3.9.2", "a", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
-            ("3.9.2", "b", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
-            ("4.4.0", "a", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
-            ("4.4.0", "b", {"plain": "REFUSED", "idempotent": ELSEWHERE}),
-        )
+        trial("3.9.2", "a", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
+        trial("3.9.2", "b", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
+        trial("4.4.0", "a", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
+        trial("4.4.0", "b", {"plain": "REFUSED", "idempotent": ELSEWHERE}),
     ]
     assert address_lines(trials).splitlines() == [
-        "- `a`, `b` (3.9.2): plain and idempotent records: written to the other cluster",
-        "- `b` (4.4.0): plain records: `REFUSED`; idempotent records: written to the other cluster",
+        "- `a`, `b` (3.9.2): plain and idempotent: written elsewhere",
+        "- `b` (4.4.0): plain: `REFUSED`; idempotent: written elsewhere",
     ]
 
 
-def test_the_other_of_two_brokers_is_not_another_release() -> None:
+def test_trials_that_differ_are_counted() -> None:
     trials = [
-        ClientTrial(broker=f"{broker}{OF_TWO}", client="a", version="1", results=results)
-        for broker, results in (
-            ("3.9.2", {"plain": ELSEWHERE, "transactional": "FENCED"}),
-            ("4.4.0", {"plain": WORKS, "transactional": WORKS}),
-        )
+        trial("3.9.2", "a", {"plain": ELSEWHERE, "transactional": "FENCED"}, brokers=2),
+        trial("4.4.0", "a", {"plain": WORKS, "transactional": WORKS}),
+        trial("4.4.0", "a", {"plain": "TIMED_OUT"}),
+        trial("4.4.0", "a", {"plain": WORKS, "transactional": WORKS}),
     ]
-    assert address_lines(trials).splitlines() == [
-        "- `a` (3.9.2): plain records: written to the other cluster",
-        "- `a` (4.4.0): plain and transactional records: ✓",
+    rows = added(trials)
+    assert [(row.brokers, row.broker) for row in rows] == [(1, "4.4.0"), (2, "3.9.2")]
+    assert rows == added(rows)
+    assert [address_lines([row]) for row in rows] == [
+        "- `a`: plain: `TIMED_OUT` 1/3, ✓ 2/3; transactional: ✓\n",
+        "- `a`: plain: written elsewhere\n",
     ]
+
+
+def test_each_client_has_all_its_trials() -> None:
+    for client in read_addresses():
+        played = {sum(results.values()) for results in client.results.values()}
+        assert len(played) == 1, client
+        assert played <= {REPEATS - 1, REPEATS}, client

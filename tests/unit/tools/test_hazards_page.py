@@ -46,10 +46,10 @@ def test_a_hazard_was_reproduced_last_on_the_newest_release(
     monkeypatch.setattr("tools.story_runs.read", lambda: recorded)
     page = hazards()
     assert line(page, "KAFKA-18991", "Reproduced") == (
-        "8/9 on 4.0.0, 2026-11-29; never on 3.9.0 with java, 4.0.1:"
+        "8/9 on 4.0.0, 2026-11-29; never on 3.9.0 (java), 4.0.1:"
         " `highwater run --kafka 3.9.0 --story late-answer`"
     )
-    assert line(page, "partial-commit", "Reproduced").startswith("9/9 on 4.4.0 with aiokafka, ")
+    assert line(page, "partial-commit", "Reproduced").startswith("9/9 on 4.4.0 (aiokafka), ")
     assert line(page, "last-replica", "Reproduced").startswith("9/9 on 4.1.2, 2026-11-29: ")
     assert line(page, "no-elr-before-4.0", "Reproduced").startswith("9/9 on 3.9.2, ")
     assert not line(page, "upgrade-without-elr", "Reproduced")

@@ -233,6 +233,7 @@ def test_what_the_newest_release_has_comes_first_and_then_what_ended_last() -> N
         ("KIP-101", (), ("0.11",), (0, 11)),
         ("elected-again", ("3.3",), (), END),
         ("acks-1", (), (), END),
+        ("KIP-320", (), (), END),
     ],
 )
 def test_the_releases_that_began_and_ended_a_hazard_follow_from_its_conditions(

@@ -239,6 +239,40 @@ def test_each_hazard_of_java_has_its_own_releases(hazard: str, client: str, stat
 
 
 @pytest.mark.parametrize(
+    ("client", "unclean", "min_isr", "power", "status"),
+    [
+        ("franz-go", "true", "2", "safe", "guarded"),
+        ("aiokafka", "true", "2", "safe", "can lose"),
+        ("sarama", "false", "1", "separate", "can lose"),
+        ("java:2.1.1", "true", "2", "safe", "can lose"),
+        ("java:2.4.1", "true", "2", "safe", "guarded"),
+        ("librdkafka", "true", "1", "separate", "guarded"),
+        ("java", "true", "2", "safe", "cannot tell"),
+        (None, "true", "2", "safe", "cannot tell"),
+        ("kafkajs", "false", "1", "safe", "guarded"),
+        ("platformatic", "false", "2", "separate", "guarded"),
+    ],
+)
+def test_consumers_without_epochs_skip_records_after_a_truncation(
+    client: str | None, unclean: str, min_isr: str, power: str, status: str
+) -> None:
+    settings = {"unclean.leader.election.enable": unclean, "min.insync.replicas": min_isr}
+    answers = {"power": power} | ({"client": client} if client else {})
+    found = {
+        advice.hazard.id: advice
+        for advice in evaluate(cluster("4.4.0", topic(settings=settings)), answers)
+    }
+    assert found["KIP-320"].status == status
+
+
+@pytest.mark.parametrize("client", ["java:3.9.2", "librdkafka", "franz-go"])
+def test_with_old_brokers_every_consumer_skips_them(client: str) -> None:
+    facts = cluster("2.1.1", topic(settings={"unclean.leader.election.enable": "true"}))
+    found = {advice.hazard.id: advice for advice in evaluate(facts, {"client": client})}
+    assert found["KIP-320"].status == "can lose"
+
+
+@pytest.mark.parametrize(
     ("kafka", "verified", "clients", "status"),
     [
         ("0.10.2.2", None, "java", "not affected"),

@@ -83,6 +83,12 @@ def test_each_library_knows_every_setting_of_a_consumer() -> None:
         assert made["isolation_level"] == "read_committed"
 
 
+def test_a_group_without_members_has_a_name_only() -> None:
+    member = kafka.ConsumerGroupMetadata("g", 4, "m")
+    assert kafka_python_driver.metadata("g") == "g"
+    assert kafka_python_driver.metadata([*member]) == member
+
+
 def test_a_reader_is_let_in_as_librdkafka_is() -> None:
     access = {
         "security.protocol": "sasl_ssl",

@@ -48,7 +48,7 @@ _FACTS: Final = (
     PROCESSES
     + r"""
   echo "pid ${p#/proc/}"
-  tr '\0' '\n' <$p/cmdline | sed -n 's/.*kafka-clients-\([0-9.]*\)[.]jar.*/version \1/p'
+  ls -l $p/fd | sed -n 's/.*kafka-clients-\([0-9.]*\)[.]jar$/version \1/p'
   ls -l $p/fd | sed -n 's/.* -> \(.*\)\/[.]lock$/\1/p' | while read -r d; do
     echo "directory $d"
     sed -n -E 's/^(node|broker)[.]id=/id /p' "$d/meta.properties"

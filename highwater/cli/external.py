@@ -27,8 +27,9 @@ KubernetesOption = Annotated[
     str | None,
     Option(
         "--kubernetes",
-        metavar="CONTEXT/NAMESPACE/CLUSTER",
-        help="Your cluster in Kubernetes: a Kafka resource of Strimzi, or a StatefulSet.",
+        metavar="CLUSTER",
+        help="Your cluster in Kubernetes: CONTEXT/NAMESPACE/NAME of a Kafka resource of Strimzi, "
+        "or of a StatefulSet.",
     ),
 ]
 ConfirmOption = Annotated[

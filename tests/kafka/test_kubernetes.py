@@ -1,6 +1,6 @@
 """A run on brokers in pods of a real Kubernetes, which ``HIGHWATER_KUBERNETES`` names.
 
-It is CONTEXT/NAMESPACE/CLUSTER in the kubeconfig of ``KUBECONFIG``, of a cluster that may be killed.
+It is CONTEXT/NAMESPACE/CLUSTER in the kubeconfig of ``KUBECONFIG``; its brokers may be killed.
 """
 
 import json

@@ -5,7 +5,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import IO, Any
@@ -38,7 +38,7 @@ class Api:
         self.requests: list[tuple[str, str, Any]] = []
         self.outputs: dict[str, list[str | HarnessError]] = {}
 
-    def answer(self, method: str, path: str, body: Any) -> Answer:
+    def answer(self, method: str, path: str, body: object) -> Answer:
         self.requests.append((method, path, body))
         answer = self.answers.get(f"{method} {path}") or self.answers.get(path)
         if isinstance(answer, list):
@@ -62,10 +62,11 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = reply
-
         def log_message(self, *_: object) -> None:
             pass
+
+    for method in ("GET", "POST", "PATCH", "DELETE"):
+        setattr(Handler, f"do_{method}", Handler.reply)
 
     def execute(
         _: Namespace, container: Container, __: str, *words: str, limit_s: float, out: IO[bytes]
@@ -92,7 +93,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
 
 
 @pytest.fixture
-def brokers(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def brokers(api: Api, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three brokers of 4.4.0 that respond at one address; the addresses that were tried."""
     tried: list[str] = []
     api.outputs = {pod: [text] for pod, text in RECORDED["facts"].items()}
@@ -111,14 +112,14 @@ def brokers(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     monkeypatch.setattr(discovery, "query_identity", query)
     monkeypatch.setattr(discovery, "answers", lambda _: True)
-    yield tried
+    return tried
 
 
 def test_a_stateful_set_becomes_an_inventory(brokers: list[str]) -> None:
     path = discovery.describe("lab/staging/kafka")
     inventory = Inventory.read(path)
     assert (path.stat().st_mode & 0o777, path.parent.name) == (0o600, "lab%2Fstaging%2Fkafka")
-    assert inventory.bootstrap.endswith(":31099") == brokers[-1].endswith(":31099") == True  # noqa: E712
+    assert inventory.bootstrap == brokers[-1]
     assert (inventory.kafka, sorted(inventory.brokers)) == ("4.4.0", [0, 1, 2])
     assert inventory.brokers[2]["pod"] == "kafka-2"
     assert inventory.can("check", "kill", "stop", "start", "pause", "resume", "restart", "copy")
@@ -149,7 +150,7 @@ def test_signals_do_not_reach_the_first_process(api: Api, caplog: pytest.LogCapt
 
 @pytest.mark.usefixtures("brokers")
 @pytest.mark.parametrize(("roll", "verb"), [(True, "roll"), (False, "restart")])
-def test_a_kafka_resource_names_its_listeners(roll: bool, verb: str) -> None:  # noqa: FBT001
+def test_a_kafka_resource_names_its_listeners(roll: bool, verb: str) -> None:
     located = discovery.locate("lab/strimzi/lab")
     assert located.access.client["security.protocol"] == "SSL"
     assert "BEGIN CERT" in Path(located.access.client["ssl.ca.location"]).read_text("utf-8")
@@ -163,7 +164,9 @@ def test_other_names_and_permissions(api: Api) -> None:
     with pytest.raises(UsageError, match="the context nowhere cannot be used"):
         discovery.locate("nowhere/staging/kafka")
     api.answers[f"{KAFKAS}/kafka"] = RECORDED["forbidden"]
-    with pytest.raises(HarnessError, match="no permission to get kafkas.kafka.strimzi.io\n.*role"):
+    with pytest.raises(
+        HarnessError, match=r"no permission to get kafkas\.kafka\.strimzi\.io\n.*role"
+    ):
         discovery.locate("lab/staging/kafka")
     review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     api.answers[review] = [RECORDED["answers"][review], RECORDED["denied"]]

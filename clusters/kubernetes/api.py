@@ -187,7 +187,7 @@ def _asking(verb: str, resource: str) -> Iterator[None]:
             raise _refusal(verb, resource) from error
         kind = AbsentError if status == _ABSENT else HarnessError
         message = _MESSAGE.search(str(error.body or reason))
-        why = message[1] if message else reason
+        why = message[1].replace("\\", "") if message else reason
         raise kind(f"the request to {verb} {resource} failed: {why}") from error
     except (urllib3.exceptions.HTTPError, WebSocketException, OSError) as error:
         raise HarnessError(

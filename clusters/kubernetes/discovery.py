@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("highwater.external")
 _STRIMZI: Final = "kafka.strimzi.io"
 _VERSIONS: Final = ("v1", "v1beta2")
 _BROKER: Final = "kafka"
-_LIMITS: Final[dict[Verb, float]] = {"start": 400.0, "resume": 400.0}
+_LIMITS: Final[dict[Verb, float]] = {"kill": 75.0, "start": 400.0, "resume": 400.0}
 _NEEDS_PROCESS: Final = ("kill", "stop", "start", "pause", "resume")
 _FACTS: Final = (
     PROCESSES
@@ -229,8 +229,10 @@ def _stateful_set(target: KubernetesTarget, namespace: Namespace) -> Located:
         *("get", "statefulsets.apps", namespace.apps.read_namespaced_stateful_set),
         target.cluster,
     )
-    selector = owner["spec"]["selector"].get("matchLabels", {})
-    pods = _pods(namespace, ",".join(f"{key}={value}" for key, value in selector.items()))
+    uid = owner["metadata"]["uid"]
+    labels = owner["spec"]["selector"].get("matchLabels", {})
+    selected = _pods(namespace, ",".join(f"{key}={value}" for key, value in labels.items()))
+    pods = [pod for pod in selected if uid in _owners(pod)]
     if target.bootstrap:
         ways = iter([Access(bootstrap=target.bootstrap)])
     else:
@@ -242,7 +244,7 @@ def _stateful_set(target: KubernetesTarget, namespace: Namespace) -> Located:
     )
     return Located(
         namespace=namespace,
-        place=_place(target, "StatefulSet", owner["metadata"]["uid"]),
+        place=_place(target, "StatefulSet", uid),
         pods=pods,
         access=access,
         identity=identity,
@@ -293,6 +295,10 @@ def _pods(namespace: Namespace, labels: str) -> list[Resource]:
     read = namespace.core.list_namespaced_pod
     pods: list[Resource] = namespace.ask("list", "pods", read, label_selector=labels)["items"]
     return pods
+
+
+def _owners(pod: Resource) -> list[str]:
+    return [owner["uid"] for owner in pod["metadata"].get("ownerReferences", ())]
 
 
 def _place(target: KubernetesTarget, kind: str, uid: str) -> str:

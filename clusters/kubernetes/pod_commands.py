@@ -32,7 +32,7 @@ _ROLL: Final = "strimzi.io/manual-rolling-update"
 
 PROCESSES: Final = r"""
 for p in /proc/[0-9]*; do
-  tr '\0' '\n' 2>/dev/null <$p/cmdline | grep -Eqx '.*[.](Supported)?Kafka' || continue
+  tr '\n\0' ' \n' 2>/dev/null <$p/cmdline | grep -Eqx '[a-z.]*[.](Supported)?Kafka' || continue
 """
 """The head of a loop of ``/bin/sh`` over the brokers' processes in a container."""
 

@@ -89,7 +89,6 @@ class Namespace:
             ) from error
         api.configuration.retries = urllib3.Retry(2, backoff_factor=0.2)
         self.name = name
-        self._plain = api.sanitize_for_serialization
         self.core = client.CoreV1Api(api)
         self.apps = client.AppsV1Api(api)
         self.custom = client.CustomObjectsApi(api)
@@ -105,9 +104,7 @@ class Namespace:
             HarnessError: the user may not do this, or the API server does not answer.
         """
         with _asking(verb, resource):
-            answer = method(*names, namespace=self.name, _request_timeout=_REQUEST_S, **more)
-        plain: Resource = self._plain(answer)
-        return plain
+            return _json(method, *names, namespace=self.name, **more)
 
     def pod(self, name: str) -> Resource:
         """Read a pod."""
@@ -119,8 +116,7 @@ class Namespace:
         request = {"namespace": self.name, "verb": verb, "resource": kind, "subresource": part}
         body = {"spec": {"resourceAttributes": request}}
         with _asking("create", "selfsubjectaccessreviews"):
-            review: Callable[..., object] = self._access.create_self_subject_access_review
-            answer = self._plain(review(body, _request_timeout=_REQUEST_S))
+            answer = _json(self._access.create_self_subject_access_review, body)
         if not answer["status"]["allowed"]:
             raise _refusal(verb, resource)
 
@@ -159,6 +155,16 @@ class Namespace:
         with io.BytesIO() as out:
             self.execute(container, script, *words, limit_s=_REQUEST_S, out=out)
             return out.getvalue().decode(errors="replace").splitlines()
+
+
+def _json(method: Callable[..., Any], *names: object, **more: object) -> Resource:
+    """Call a method of the client; return the answer's JSON, which no model of the client checks.
+
+    The models refuse the answers of an API server that is much older or newer.
+    """
+    response = method(*names, **more, _preload_content=False, _request_timeout=_REQUEST_S)
+    answer: Resource = json.loads(response.data)
+    return answer
 
 
 def _drain(opened: WSClient, out: IO[bytes], limit_s: float) -> bytes:

@@ -232,7 +232,7 @@ def _stateful_set(target: KubernetesTarget, namespace: Namespace) -> Located:
     uid = owner["metadata"]["uid"]
     labels = owner["spec"]["selector"].get("matchLabels", {})
     selected = _pods(namespace, ",".join(f"{key}={value}" for key, value in labels.items()))
-    pods = [pod for pod in selected if uid in _owners(pod)]
+    pods = [pod for pod in selected if uid in _owners(pod) and "podIP" in pod["status"]]
     if target.bootstrap:
         ways = iter([Access(bootstrap=target.bootstrap)])
     else:
@@ -261,13 +261,13 @@ def _addresses(services: list[Resource], pods: list[Resource]) -> Iterator[str]:
         for port in spec.get("ports", ()) if chosen else ():
             for ingress in service["status"].get("loadBalancer", {}).get("ingress", ()):
                 yield f"{ingress.get('hostname') or ingress['ip']}:{port['port']}"
-            if "nodePort" in port:
-                yield f"{chosen[0]['status'].get('hostIP')}:{port['nodePort']}"
+            for pod in chosen if "nodePort" in port else ():
+                yield f"{pod['status']['hostIP']}:{port['nodePort']}"
             yield f"{name}.{service['metadata']['namespace']}.svc:{port['port']}"
     for pod in pods:
         for container in pod["spec"]["containers"]:
             for port in container.get("ports", ()):
-                yield f"{pod['status'].get('podIP')}:{port['containerPort']}"
+                yield f"{pod['status']['podIP']}:{port['containerPort']}"
 
 
 def _responding(ways: Iterator[Access], failure: str) -> tuple[Access, ClusterIdentity]:
@@ -286,7 +286,7 @@ def _responding(ways: Iterator[Access], failure: str) -> tuple[Access, ClusterId
             listed = ", ".join(map(str, identity.addresses.values()))
             failures.append(f"{text} lists brokers that do not respond here: {listed}")
     raise HarnessError(
-        f"{failure}: {'; '.join(failures) or 'there is none'}",
+        f"{failure}: {'; '.join(failures[-3:]) or 'there is none'}",
         hint="Write CONTEXT/NAMESPACE/CLUSTER@HOST:PORT, or an inventory (docs/external.md).",
     )
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-import yaml
 
 pytest.importorskip("kubernetes")
 
@@ -84,9 +83,13 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         entry = {"name": "lab", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
         context = {"name": "lab", "context": {"cluster": "lab", "user": "lab"}}
-        config = {"clusters": [entry], "contexts": [context], "users": [{"name": "lab"}]}
+        config = {
+            "clusters": [entry],
+            "contexts": [context],
+            "users": [{"name": "lab", "user": {}}],
+        }
         path = tmp_path / "kubeconfig"
-        path.write_text(yaml.safe_dump(config | {"current-context": "lab"}))
+        path.write_text(json.dumps(config | {"current-context": "lab"}))
         monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
         yield api
         server.shutdown()

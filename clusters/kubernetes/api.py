@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,10 @@ from highwater.harness.base.errors import HarnessError, UsageError
 _REQUEST_S: Final = 20.0
 _STDOUT, _STDERR, _STATUS = 1, 2, 3
 _HANDSHAKE: Final = re.compile(r"Handshake status (\d+)")
+_END: Final = b".\n"
+_WITH_END: Final = "{}\nstatus=$?; echo .; exit $status"
+"""A script with ``_END`` after its output. Containerd may lose the end of an output."""
+
 _FORBIDDEN: Final = (401, 403)
 _ABSENT: Final = 404
 _MESSAGE: Final = re.compile(r'"message": ?"((?:\\.|[^"\\])*)"')
@@ -37,6 +42,10 @@ NEEDED: Final = (
 
 class AbsentError(HarnessError):
     """The API server has no such object."""
+
+
+class TruncatedError(HarnessError):
+    """The end of a command's output is missing."""
 
 
 class KubernetesTarget(NamedTuple):
@@ -127,6 +136,7 @@ class Namespace:
 
         Raises:
             HarnessError: the container does not run, or the script failed.
+            TruncatedError: output is missing.
         """
         with _asking("create", "pods/exec"):
             opened = stream(
@@ -134,7 +144,7 @@ class Namespace:
                 container.pod,
                 self.name,
                 container=container.name,
-                command=["/bin/sh", "-c", script, "sh", *words],
+                command=["/bin/sh", "-c", _WITH_END.format(script), "sh", *words],
                 stdin=False,
                 stdout=True,
                 stderr=True,
@@ -149,6 +159,11 @@ class Namespace:
         if status.get("status") != "Success":
             why = errors.decode(errors="replace").strip() or status.get("message", "no status")
             raise HarnessError(f"a command in pod {container.pod} failed: {why}")
+        end = max(0, out.seek(0, os.SEEK_END) - len(_END))
+        out.seek(end)
+        if out.read() != _END:
+            raise TruncatedError(f"pod {container.pod} did not send the end of an output")
+        out.truncate(end)
 
     def output(self, container: Container, script: str, *words: str) -> list[str]:
         """Run a script in a container, and return the lines of its output."""
@@ -177,7 +192,8 @@ def _drain(opened: WSClient, out: IO[bytes], limit_s: float) -> bytes:
         errors += opened.read_channel(_STDERR)
         if time.monotonic() > deadline:
             raise HarnessError(f"a command in a pod ran longer than {limit_s:g} s")
-    return errors
+    out.write(opened.read_channel(_STDOUT))  # what came with the end of the connection
+    return errors + opened.read_channel(_STDERR)
 
 
 @contextlib.contextmanager

@@ -136,7 +136,8 @@ def describe(text: str, *, by_operator: bool = False) -> Path:
         facts = _facts(located.namespace, container)
         broker = int(next(iter(facts["id"]), "-1"))
         if broker not in located.identity.addresses:
-            continue  # a controller
+            _LOG.warning("pod %s has no registered broker, and gets no faults", container.pod)
+            continue
         directories = shlex.join(dict.fromkeys(facts["directory"]))
         table = {"pod": container.pod, "container": container.name, "directories": directories}
         brokers[broker] = table  # type: ignore[assignment]
@@ -170,6 +171,7 @@ def _strimzi(
     target: KubernetesTarget, text: str, namespace: Namespace, resource: Resource
 ) -> Located:
     labels = f"strimzi.io/cluster={target.cluster},strimzi.io/name={target.cluster}-kafka"
+    labels += ",strimzi.io/broker-role!=false"
     status = resource.get("status", {})
     listed = {entry["name"]: entry for entry in status.get("listeners", ())}
     listeners = resource["spec"]["kafka"]["listeners"]

@@ -11,10 +11,18 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from highwater.clusters.external.inventory import LONGEST_S
-from highwater.clusters.kubernetes.api import NEEDED, AbsentError, Container, Namespace, Resource
+from highwater.clusters.kubernetes.api import (
+    NEEDED,
+    AbsentError,
+    Container,
+    Namespace,
+    Resource,
+    TruncatedError,
+)
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import NotYetError, await_condition
 
@@ -103,13 +111,21 @@ class BrokerInPod:
     def copy(self, topic: str, into: str, directories: str) -> None:
         """Copy a topic's directories and the checkpoints of log directories into a folder."""
         for directory in shlex.split(directories):
-            with tempfile.TemporaryFile() as archive:
-                self._namespace.execute(
-                    self._container, _ARCHIVE, topic, directory, limit_s=_COPY_S, out=archive
-                )
-                archive.seek(0)
-                with tarfile.open(fileobj=archive) as files:
-                    files.extractall(into, filter="data")
+            await_condition(
+                partial(self._copy, topic, into, directory),
+                what=f"the whole archive of {directory} in pod {self._pod}",
+                limit_s=_COPY_S,
+                passing=(TruncatedError,),
+            )
+
+    def _copy(self, topic: str, into: str, directory: str) -> None:
+        with tempfile.TemporaryFile() as archive:
+            self._namespace.execute(
+                self._container, _ARCHIVE, topic, directory, limit_s=_COPY_S, out=archive
+            )
+            archive.seek(0)
+            with tarfile.open(fileobj=archive) as files:
+                files.extractall(into, filter="data")
 
     def _end(self, signal: str) -> None:
         """End the broker's process by a signal, and stop the process that takes its place."""

@@ -193,7 +193,8 @@ def _drain(opened: WSClient, out: IO[bytes], limit_s: float) -> bytes:
         if time.monotonic() > deadline:
             raise HarnessError(f"a command in a pod ran longer than {limit_s:g} s")
     out.write(opened.read_channel(_STDOUT))  # what came with the end of the connection
-    return errors + opened.read_channel(_STDERR)
+    errors += opened.read_channel(_STDERR)
+    return errors
 
 
 @contextlib.contextmanager

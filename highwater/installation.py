@@ -17,10 +17,11 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         *("pyarrow", "pyspark", "rustworkx"),
     ),
     "docker": ("docker", "testcontainers"),
+    "kubernetes": ("kubernetes",),
     "connect": ("google.rpc", "grpc", "grpc_status", "zstandard"),
 }
-"""The modules of each extra, which the base installation lacks. The extras docker and connect
-include the extra run."""
+"""The modules of each extra, which the base installation lacks. The other
+extras include the extra run."""
 
 
 def install_line(extra: str) -> str:

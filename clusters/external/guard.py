@@ -11,10 +11,8 @@ import sys
 from pathlib import Path
 
 from highwater.clusters.external.healing import recover
+from highwater.clusters.external.inventory import LONGEST_S
 from highwater.clusters.external.journal import Journal, read
-
-LONGEST_S = 60.0
-"""Time limit for commands that still run after their harness has ended."""
 
 
 def main(folder: Path, commands: int, lock: int) -> None:

@@ -15,6 +15,7 @@ from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 OLDEST: Final = (0, 10, 1)
 """The first release with cluster ids (KIP-78)."""
 
+_END: Final = (99,)
 FETCH: Final[dict[int, tuple[int, ...]]] = {
     3: (0, 10, 1), 5: (0, 11), 6: (1, 0), 7: (1, 1), 8: (2, 0), 10: (2, 1), 11: (2, 3),
     12: (2, 7), 13: (3, 1), 15: (3, 5), 16: (3, 7), 17: (3, 9), 18: (4, 1),
@@ -85,7 +86,8 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
                 f"bootstrap {text!r} is not an address", hint="Write host:port,host:port."
             ) from error
         try:
-            return query_identity(replace(address, dial=dial))
+            identity = query_identity(replace(address, dial=dial))
+            return replace(identity, place=inventory.place)
         except UnreachableError as error:
             failures.append(error.message)
     raise HarnessError(
@@ -94,25 +96,36 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
     )
 
 
-def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
-    """Raise an error unless this release fits the cluster's Fetch version, and KRaft or ZooKeeper.
+def fitting_releases(identity: ClusterIdentity) -> list[Release]:
+    """Return the releases that fit a cluster's Fetch version, and KRaft or ZooKeeper.
 
-    If the cluster's release is not in the catalogue, the user may name the nearest older release.
+    If the catalogue has none, return the nearest older release.
     """
-    oldest = max(
-        first for version, first in FETCH.items() if version <= max(3, identity.fetch_version)
-    )
-    newer = [first for version, first in FETCH.items() if version > identity.fetch_version]
-    newest = min(newer, default=(99,))
+    oldest, newest = _bounds(identity)
     alike = [
         entry
         for entry in CATALOGUE.values()
-        if OLDEST <= entry.number < newest and (entry.coordination == "kraft") == identity.kraft
+        if OLDEST <= entry.number < (newest or _END)
+        and (entry.coordination == "kraft") == identity.kraft
     ]
-    fitting = [entry for entry in alike if entry.number >= oldest] or alike[-1:]
+    return [entry for entry in alike if entry.number >= oldest] or alike[-1:]
+
+
+def _bounds(identity: ClusterIdentity) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the first release with a Fetch version, and the first with the next one, if any."""
+    fetch = max(3, identity.fetch_version)
+    oldest = max(first for version, first in FETCH.items() if version <= fetch)
+    newer = [first for version, first in FETCH.items() if version > identity.fetch_version]
+    return oldest, min(newer, default=())
+
+
+def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
+    """Raise an error unless this release is one of ``fitting_releases``."""
+    fitting = fitting_releases(identity)
     if kafka not in fitting:
+        oldest, newest = _bounds(identity)
         written = ".".join(map(str, oldest))
-        until = f" and older than {'.'.join(map(str, newest))}" if newer else ""
+        until = f" and older than {'.'.join(map(str, newest))}" if newest else ""
         kind = "KRaft" if identity.kraft else "ZooKeeper"
         raise UsageError(
             f"the brokers are not Kafka {kafka.name}, but {written} or newer{until}, on {kind}",

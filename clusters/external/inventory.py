@@ -5,6 +5,7 @@ The inventory is a TOML file; docs/external.md has complete examples. Commands a
 placeholders. Their values are quoted for the shell.
 """
 
+import json
 import os
 import re
 import shlex
@@ -23,6 +24,9 @@ from highwater.harness.base.suggestions import nearest
 
 Verb = Literal["check", "kill", "pause", "resume", "start", "stop", "restart", "copy"]
 
+LONGEST_S = 60.0
+"""Time limit for commands that still run after their harness has ended."""
+
 _PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([a-z_]+)\}")
 _LIMIT_S: Final = 60.0
 _TAIL_BYTES: Final = 600
@@ -34,6 +38,7 @@ _LONGER_S: Final[Mapping[str, float]] = {
     "copy": 600.0,
 }
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_TEXTS: Final = ("bootstrap", "kafka", "place", "prefix", "copied")
 _COPY_ONLY: Final = frozenset({"topic", "into"})
 
 
@@ -138,6 +143,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         prefix: prefix of every topic that the harness creates on the cluster.
         copied: state of a broker while its directories are copied: ``live``, ``paused`` or
             ``stopped``.
+        place: the cluster's name and uid in Kubernetes; the code of the cluster depends on it.
     """
 
     bootstrap: str
@@ -148,6 +154,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     client: dict[str, str] = {}
     prefix: str = "highwater-"
     copied: Literal["live", "paused", "stopped"] = "live"
+    place: str = ""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -223,6 +230,26 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 f"{path}: copied is {self.copied!r}, but the commands for this are missing",
                 hint=f"Add commands to {' and '.join(needed[self.copied])}.",
             )
+
+
+def to_toml(inventory: Inventory) -> str:
+    """Return the text of an inventory's file."""
+    tables: dict[str, Mapping[str, object]] = {
+        "commands": inventory.commands.named(),
+        "limits": {str(verb): limit for verb, limit in inventory.limits.items()},
+        "client": inventory.client,
+        **{f"brokers.{broker}": names for broker, names in inventory.brokers.items()},
+    }
+    texts = {name: getattr(inventory, name) for name in _TEXTS}
+    lines = _entries({name: text for name, text in texts.items() if text})
+    for table, entries in tables.items():
+        lines += [f"[{table}]", *_entries(entries)] if entries or "." in table else []
+    return "\n".join([*lines, ""])
+
+
+def _entries(table: Mapping[str, object]) -> list[str]:
+    words = {name: json.dumps(value, ensure_ascii=False) for name, value in table.items()}
+    return [f'"{name}" = {word}' for name, word in words.items()]
 
 
 def resolved(path: Path) -> Path:

@@ -25,19 +25,25 @@ _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """A cluster's id, and other facts that a client can request."""
+    """A cluster's id, and other facts that a client can request.
+
+    Attributes:
+        place: the cluster's name and uid in Kubernetes, of its inventory.
+    """
 
     cluster_id: str
     addresses: Mapping[int, Address]
     topics: frozenset[str]
     fetch_version: int
     kraft: bool
+    place: str = ""
 
     @property
     def stands_for(self) -> str:
         """Return the text whose digest is ``code``: the cluster's id, brokers and addresses."""
         brokers = (f"{broker}={self.addresses[broker]}" for broker in sorted(self.addresses))
-        return f"cluster {self.cluster_id}, brokers {', '.join(brokers)}"
+        words = f"cluster {self.cluster_id}, brokers {', '.join(brokers)}"
+        return f"{self.place}, {words}" if self.place else words
 
     @property
     def code(self) -> str:

@@ -15,7 +15,6 @@ from highwater import __version__, console
 from highwater.cli import external, matrix, run, show
 from highwater.cli import jepsen as foreign
 from highwater.cli import replay_and_shrink as repeating
-from highwater.cli.external import InventoryOption
 from highwater.cli.hazards.advise import advise
 from highwater.cli.hazards.catalogue import app as hazards_app
 from highwater.cli.inspect import inspect
@@ -27,6 +26,7 @@ from highwater.cli.options.common import (
     JunitOption,
     StoreOption,
     on_spark,
+    takes,
 )
 from highwater.cli.program import app_command
 from highwater.cli.program.driver_command import app as driver_app
@@ -183,10 +183,11 @@ def versions(*, as_json: JsonOption = False) -> None:
     console.out.print("--json also explains each rule and each release.")
 
 
+@takes(inventory=external.cluster_options())
 def doctor(
     *,
     store: StoreOption = DEFAULT_STORE,
-    inventory: InventoryOption = None,
+    inventory: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find missing requirements of this machine or of your cluster, and how to get them."""

@@ -26,6 +26,7 @@ _DISK_GIB: Final = 2
 _PURPOSES: Final = {
     "run": "run and judge",
     "docker": "run in containers",
+    "kubernetes": "use Kubernetes",
     "connect": "judge on Spark Connect",
 }
 

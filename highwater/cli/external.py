@@ -1,8 +1,7 @@
 """Runs on the user's cluster, and the command that heals faults that a killed run left on it."""
 
-import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
@@ -12,7 +11,8 @@ from rich.text import Text
 from typer import Option
 
 from highwater import console
-from highwater.clusters.external.inventory import Inventory, resolved
+from highwater.cli.options.common import takes
+from highwater.clusters.external.inventory import Inventory, resolved, to_toml
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
@@ -23,12 +23,13 @@ from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, liken
 REPLICAS = 3
 """The number of replicas of each partition, if the cluster has as many brokers."""
 
-InventoryOption = Annotated[
-    Path | None,
+KubernetesOption = Annotated[
+    str | None,
     Option(
-        "--inventory",
-        metavar="FILE",
-        help="Your cluster and its commands for faults (TOML).",
+        "--kubernetes",
+        metavar="CLUSTER",
+        help="Your cluster in Kubernetes: CONTEXT/NAMESPACE/NAME of a Kafka resource of Strimzi, "
+        "or of a StatefulSet.",
     ),
 ]
 ConfirmOption = Annotated[
@@ -36,7 +37,7 @@ ConfirmOption = Annotated[
     Option(
         "--confirm",
         metavar="CODE",
-        help="With --inventory: the code of that cluster, from highwater doctor --inventory.",
+        help="The code of your cluster, from highwater doctor --inventory or --kubernetes.",
     ),
 ]
 LikeOption = Annotated[
@@ -44,9 +45,61 @@ LikeOption = Annotated[
     Option(
         "--like",
         metavar="TOPIC",
-        help="With --inventory: copy settings of this topic, or of a plan: ./plan.json.",
+        help="On your cluster: copy settings of this topic, or of a plan: ./plan.json.",
     ),
 ]
+
+
+def cluster_options(
+    *, required: bool = False, anew: bool = True, by_operator: bool = False
+) -> Callable[..., Path | None]:
+    """Return the options that name the user's cluster; they yield the path of its inventory.
+
+    Args:
+        required: whether the command needs a cluster.
+        anew: whether the inventory of a cluster in Kubernetes is written again if it exists.
+        by_operator: whether Strimzi's operator restarts brokers.
+    """
+
+    def inventory_file(
+        *,
+        inventory: Annotated[
+            Path | None,
+            Option(
+                "--inventory",
+                metavar="FILE",
+                help="Your cluster and its commands for faults (TOML).",
+            ),
+        ] = None,
+        kubernetes: KubernetesOption = None,
+    ) -> Path | None:
+        if inventory and kubernetes:
+            raise UsageError(
+                "--inventory and --kubernetes exclude each other", hint="Name one cluster."
+            )
+        if required and not (inventory or kubernetes):
+            raise UsageError(
+                "no cluster was named",
+                hint="Add --inventory FILE or --kubernetes CONTEXT/NAMESPACE/CLUSTER.",
+            )
+        if kubernetes is None:
+            return inventory
+        return _in_kubernetes(kubernetes, anew=anew, by_operator=by_operator)
+
+    return inventory_file
+
+
+def _in_kubernetes(target: str, *, anew: bool, by_operator: bool) -> Path:
+    """Write the inventory of a cluster in Kubernetes. First heal what a killed run left."""
+    from highwater.clusters.external.cluster import heal_leftovers
+    from highwater.clusters.kubernetes.discovery import describe, inventory_path
+
+    path = inventory_path(target)
+    if path.exists():
+        if not anew:
+            return path
+        heal_leftovers(path)
+    return describe(target, by_operator=by_operator)
 
 
 def topic_options(given: Mapping[str, object]) -> dict[str, str]:
@@ -58,7 +111,10 @@ def topic_options(given: Mapping[str, object]) -> dict[str, str]:
 def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
     """Return the Kafka release of a run, from ``--kafka`` or from the inventory."""
     if (cluster == EXTERNAL) > (inventory is not None):
-        raise UsageError("an external cluster needs an inventory", hint="Add --inventory FILE.")
+        raise UsageError(
+            "an external cluster needs an inventory",
+            hint="Add --inventory FILE or --kubernetes CONTEXT/NAMESPACE/CLUSTER.",
+        )
     if inventory is None:
         if kafka is None:
             raise UsageError(
@@ -161,8 +217,8 @@ def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
     identity = recognise(Inventory(bootstrap=bootstrap, kafka=kafka, brokers={}))
     path = journal_folder(identity.cluster_id) / "bootstrap.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    brokers = "".join(f"[brokers.{broker}]\n" for broker in sorted(identity.addresses))
-    path.write_text(f'bootstrap = {json.dumps(bootstrap)}\nkafka = "{kafka}"\n{brokers}')
+    brokers: dict[int, dict[str, str | int]] = {id_: {} for id_ in sorted(identity.addresses)}
+    path.write_text(to_toml(Inventory(bootstrap=bootstrap, kafka=kafka, brokers=brokers)))
     return path, identity.code
 
 
@@ -199,9 +255,10 @@ def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:
     )
 
 
+@takes(inventory=cluster_options(required=True, anew=False))
 def heal(
     *,
-    inventory: Annotated[Path, Option(metavar="FILE", help="Inventory of the cluster.")],
+    inventory: Path,
     as_json: Annotated[bool, Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
     """Heal the faults that a killed run left on your cluster, and delete the run's topics.

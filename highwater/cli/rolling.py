@@ -5,10 +5,9 @@ other. Exit codes are those of ``run``.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from msgspec.structs import replace
-from typer import Option
 
 from highwater import console
 from highwater.cli import external
@@ -42,18 +41,12 @@ AFTER_S: Final = 3.0
         duration=f"Least time in which clients write and read: {limits.FAULTS_S.lasting}.",
         min_isr="min.insync.replicas, from 1 to the number of replicas.",
     ),
+    inventory=external.cluster_options(required=True, by_operator=True),
     spark=spark_options,
 )
 def rolling(
     *,
-    inventory: Annotated[
-        Path,
-        Option(
-            "--inventory",
-            metavar="FILE",
-            help="Inventory, with the command that restarts a broker.",
-        ),
-    ],
+    inventory: Path,
     confirm: ConfirmOption = None,
     like: LikeOption = None,
     given: dict[str, Any],

@@ -8,7 +8,7 @@ from typer import Option
 
 from highwater import console
 from highwater.cli import external
-from highwater.cli.external import ConfirmOption, InventoryOption, LikeOption
+from highwater.cli.external import ConfirmOption, LikeOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
@@ -32,6 +32,7 @@ _FIRST = ("kafka", "story", "nemesis", "duration", "seed")
 
 @takes(
     given=group_of(options_of(Plan), *_FIRST, *options_of(Plan)),
+    inventory=external.cluster_options(),
     spark=spark_options,
 )
 def run(  # noqa: PLR0913 - a command's options are its arguments
@@ -46,7 +47,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
             help="A plan as TOML or JSON; options override its settings.",
         ),
     ] = None,
-    inventory: InventoryOption = None,
+    inventory: Path | None = None,
     confirm: ConfirmOption = None,
     like: LikeOption = None,
     repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -27,6 +27,7 @@ from highwater.checkers.hazards.evaluate import (
     unread,
     worst,
 )
+from highwater.cli.external import KubernetesOption
 from highwater.cli.options.common import JsonOption, takes
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
@@ -150,6 +151,7 @@ def _cluster(
             help="Brokers of the cluster, separated by commas.",
         ),
     ] = None,
+    kubernetes: KubernetesOption = None,
     command_config: Annotated[
         Path | None,
         Option(metavar="FILE", help="Kafka's client properties, for TLS and SASL."),
@@ -175,9 +177,9 @@ def _cluster(
     from highwater.clusters.external.release_ranges import named_release
     from highwater.clusters.external.security import dialer
 
-    if bool(files) == bool(bootstrap):
+    if [bool(files), bool(bootstrap), bool(kubernetes)].count(True) != 1:
         raise UsageError(
-            "the cluster needs files, or brokers by --bootstrap",
+            "the cluster needs files, or brokers by --bootstrap or --kubernetes",
             hint="Name files or brokers, not both.",
         )
     named = named_release(kafka) if kafka else None
@@ -188,7 +190,13 @@ def _cluster(
         )
     if files:
         return partial(read_files, files, named, pattern=topic, internal=internal)
-    access = read_properties(command_config) if command_config else {}
+    access: Mapping[str, str] = read_properties(command_config) if command_config else {}
+    if kubernetes:
+        from highwater.clusters.kubernetes.discovery import locate
+
+        located = locate(kubernetes)
+        bootstrap, access = located.access.bootstrap, {**located.access.client, **access}
+        named = named or (named_release(located.release) if located.release else None)
     survey = ClusterSurvey(bootstrap or "", dialer(access, origin=str(command_config)), named)
     return partial(survey.read, pattern=topic, internal=internal)
 

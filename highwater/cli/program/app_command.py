@@ -1,5 +1,6 @@
 """The command ``highwater app``: run a user's program on real brokers, and judge it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from msgspec.structs import replace
@@ -7,7 +8,7 @@ from typer import Argument, Exit, Option
 
 from highwater import console
 from highwater.cli import external
-from highwater.cli.external import ConfirmOption, InventoryOption
+from highwater.cli.external import ConfirmOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
@@ -57,6 +58,7 @@ ShrinkOption = Annotated[
         transactions="Write inputs in transactions, and abort some of the transactions.",
     ),
     of_program=group_of(options_of(ProgramPlan)),
+    inventory=external.cluster_options(),
     spark=spark_options,
 )
 def app(  # noqa: PLR0913 - a command's options are its arguments
@@ -81,7 +83,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     of_program: dict[str, Any],
     given: dict[str, Any],
     message: MessageOption = None,
-    inventory: InventoryOption = None,
+    inventory: Path | None = None,
     confirm: ConfirmOption = None,
     bootstrap: Annotated[
         str | None,

@@ -83,7 +83,7 @@ _SHORTER: Final = {WORKS: "✓", LACKS: "ignored", ELSEWHERE: "written elsewhere
 """The text for a result in tables of settings and in lists."""
 _ADDRESS: Final = """\
 Another cluster, with a topic of the same name, gets the address of a client's only broker
-(KAFKA-20246, `python -m tools.client_addresses FOLDER`, three or four runs each). No transaction
+(KAFKA-20246, `python -m tools.client_addresses FOLDER`, four runs each). No transaction
 was committed there. KIP-1242 (4.4.0) needs another bootstrap address.
 """
 _OTHER_ADDRESS: Final = """\

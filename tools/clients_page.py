@@ -67,9 +67,9 @@ coordinators instead of the last two. [checkers.md](checkers.md) explains `dupli
 _REFUSED: Final = """\
 Highwater's proxy refuses a request on 4.4.0, before or after the broker handles it (`python -m
 tools.client_refusals FOLDER`). ✓: the client repeats it and commits. ↺: it reports an error, and
-nothing is committed. ✗: it reports an error, and the outcome is unknown. Bold: client and log
-disagree, in so many of ten runs. —: the library or its driver sends no such request. sarama's
-`Commit()` returns nothing; its driver reads the offset.
+nothing is committed. ✗: the outcome is unknown. Bold: client and log disagree, in so many of ten
+runs. —: the library or its driver sends no such request. sarama's `Commit()` returns nothing; its
+driver reads the offset.
 """
 _SHORT: Final = {
     "": "",
@@ -83,8 +83,8 @@ _SHORTER: Final = {WORKS: "✓", LACKS: "ignored", ELSEWHERE: "written elsewhere
 """The text for a result in tables of settings and in lists."""
 _ADDRESS: Final = """\
 Another cluster, with a topic of the same name, gets the address of a client's only broker
-(KAFKA-20246, `python -m tools.client_addresses FOLDER`, three or four runs each). No transaction
-was committed there. KIP-1242 (4.4.0) needs another bootstrap address.
+(KAFKA-20246, `python -m tools.client_addresses FOLDER`, four runs each). No transaction was
+committed there. KIP-1242 needs another bootstrap address.
 """
 _OTHER_ADDRESS: Final = """\
 Here the client has a second bootstrap address, of another broker of its cluster. The first broker

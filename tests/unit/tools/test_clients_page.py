@@ -150,5 +150,4 @@ def test_trials_that_differ_are_counted() -> None:
 def test_each_client_has_all_its_trials() -> None:
     for client in read_addresses():
         played = {sum(results.values()) for results in client.results.values()}
-        assert len(played) == 1, client
-        assert played <= {REPEATS - 1, REPEATS}, client
+        assert played == {REPEATS}, client

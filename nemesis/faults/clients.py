@@ -74,7 +74,7 @@ def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str
 
 
 @aimed("delay-requests", at="client", needs=CLIENTS)
-def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+def delay_client_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Delay every request of a client by half a second; it arrives even if the client has ended."""
     network, client = _client(cluster, target)
     with client_requests(network, client, target, "delay", delay_s=LATE_S):

@@ -182,10 +182,10 @@ def _json(method: Callable[..., Any], *names: object, **more: object) -> Resourc
     return answer
 
 
-def _drain(opened: WSClient, out: IO[bytes], limit_s: float) -> bytes:
+def _drain(opened: WSClient, out: IO[bytes], limit_s: float) -> bytearray:
     """Write a command's output to a file until the command ends; return its messages."""
     deadline = time.monotonic() + limit_s
-    errors = b""
+    errors = bytearray()
     while opened.is_open():
         opened.update(timeout=1)
         out.write(opened.read_channel(_STDOUT))

@@ -160,8 +160,8 @@ def describe(text: str, *, by_operator: bool = False) -> Path:
     path.write_text(to_toml(inventory), encoding="utf-8")
     if alone:
         _LOG.warning(
-            "kill, stop and pause are not possible: Kafka has process id 1 in %s, and Linux ignores"
-            " these signals for it. An init (tini) or shareProcessNamespace changes this.",
+            "kill, stop and pause are not possible: Kafka has process id 1 in %s. Linux ignores its"
+            " SIGSTOP and SIGKILL; an init (tini) or shareProcessNamespace changes this.",
             ", ".join(alone),
         )
     return path

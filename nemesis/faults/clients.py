@@ -66,7 +66,7 @@ def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 
 @aimed("repeat-requests", at="client", needs=CLIENTS)
-def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+def repeat_client_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Send every request of a client twice, as if the client retried."""
     network, client = _client(cluster, target)
     with client_requests(network, client, target, "repeat"):

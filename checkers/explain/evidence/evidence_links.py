@@ -15,6 +15,7 @@ from highwater.checkers.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Leadership
 
@@ -274,8 +275,17 @@ def refused_by_wire(
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Return a link for the client's first log line about a request without a response."""
-    for line in observed.clients.get(send["process"], ()):
-        if send["invoke_ns"] <= line.time_ns <= until_ns:
-            return event_link("retry", f"A request of {send['process']} had no answer.", line, None)
+    """Return a link for a request of the record's producer that had no response.
+
+    The link is the client's first log line about such a request, or a fault that withholds
+    responses from this client. Not every library logs.
+    """
+    process, since_ns = send["process"], send["invoke_ns"]
+    for line in observed.clients.get(process, ()):
+        if since_ns <= line.time_ns <= until_ns:
+            return event_link("retry", f"A request of {process} had no answer.", line, None)
+    for fault in observed.faults:
+        hits = facts_of(fault.name).withholds and process in fault.says.split()
+        if hits and fault.start_ns <= until_ns and since_ns <= fault.until_ns:
+            return fault_link(fault)
     return None

@@ -23,6 +23,7 @@ class FaultFacts:
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault affects single messages.
         moves_clock: whether the fault moves the broker's wall clock.
+        withholds: whether the fault withholds responses from the client that its row names.
         deletes: whether Kafka deletes records on all replicas, at the request of a user.
     """
 
@@ -34,10 +35,12 @@ class FaultFacts:
     empties: bool = False
     of_message: bool = False
     moves_clock: bool = False
+    withholds: bool = False
     deletes: bool = False
 
 
 _NOTHING: Final = FaultFacts()
+_OF_CLIENT: Final = FaultFacts(withholds=True)
 _OF_CLOCK: Final = FaultFacts(moves_clock=True)
 _OF_MESSAGE: Final = FaultFacts(of_message=True)
 _FACTS: Final[Mapping[str, FaultFacts]] = {
@@ -55,6 +58,9 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "disk-lies": FaultFacts(state="without power", silent=True, idle=True, empties=True),
     "disk-restored": FaultFacts(empties=True),
     "bit-flip": FaultFacts(idle=True),
+    "cut-client": _OF_CLIENT,
+    "lose-answers": _OF_CLIENT,
+    "misroute-client": _OF_CLIENT,
     "clock-bump": _OF_CLOCK,
     "clock-strobe": _OF_CLOCK,
     "clock-drift": _OF_CLOCK,

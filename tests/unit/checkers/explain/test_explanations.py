@@ -315,6 +315,28 @@ def test_a_record_stands_twice_after_a_change_of_leader_also_at_a_run_s_begin(
 
 
 @pytest.mark.parametrize(
+    ("fault", "client", "word"),
+    [
+        ("misroute-client", "producer-0", "explained"),
+        ("lose-answers", "producer-0", "explained"),
+        ("slow-client", "producer-0", "unexplained"),
+        ("misroute-client", "producer-01", "unexplained"),
+    ],
+)
+def test_a_record_stands_twice_when_a_fault_kept_responses_from_its_client(
+    tmp_path: Path, fault: str, client: str, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0")
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(20_000)
+    run.fault(fault, None, f"connections of {client} to broker 1 reach broker 2")
+    run.tick(5_000)
+    run.everywhere([(0, 0, "p0-0"), (1, 0, "p0-0")])
+    run.fault(fault, None, "the client is healed", phase="heal")
+    assert finding(run, "duplicate", value="p0-0").verdict == word
+
+
+@pytest.mark.parametrize(
     ("moved", "idempotence", "word"),
     [
         (True, False, "explained"),

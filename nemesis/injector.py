@@ -160,21 +160,11 @@ class Nemesis:
             stopped=self._stopped,
             note=partial(self._fault_log.fault, name, "note"),
         )
-        try:
-            effect = opened.stack.enter_context(
-                contextlib.contextmanager(chosen.body)(self._cluster, aim)
-            )
-        except BaseException:
-            with self._lock:
-                self._open.pop(opened.target)
-                if before is not None:
-                    self._open[before.target] = before
-            raise
+        effect = self._begin(opened, before, aim)
         if before is not None:
             before.stack.close()  # the killed process can no longer be resumed
             says = f"{before.target} is paused no more"
             self._fault_log.fault(before.fault.name, "heal", says, broker)
-        effect = FaultEffect(effect) if isinstance(effect, str) else effect
         self._fault_log.fault(name, "inject", effect.says, opened.broker, removed=effect.rows)
 
     def _occupy(self, opened: _Open, broker: int | None) -> _Open | None:
@@ -192,6 +182,19 @@ class Nemesis:
                 )
             self._open[opened.target] = opened
         return before
+
+    def _begin(self, opened: _Open, before: _Open | None, aim: FaultTarget) -> FaultEffect:
+        """Execute a fault until it has taken effect. If this fails, ``before`` is open again."""
+        body = contextlib.contextmanager(opened.fault.body)
+        try:
+            effect = opened.stack.enter_context(body(self._cluster, aim))
+        except BaseException:
+            with self._lock:
+                self._open.pop(opened.target)
+                if before is not None:
+                    self._open[before.target] = before
+            raise
+        return FaultEffect(effect) if isinstance(effect, str) else effect
 
     def _controllers(self, chosen: Fault, controllers: Sequence[int]) -> tuple[int, ...]:
         if chosen.scope != "coordination" or controllers:

@@ -469,6 +469,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return group_of(self.topic.name)
 
     @property
+    def share_group(self) -> str:
+        """The name of the share group of a random run."""
+        return share_group_of(self.topic.name)
+
+    @property
     def session_s(self) -> float:
         """The session timeout in seconds of members of classic groups."""
         return SESSION_S if self.external is None else LEAST_SESSION_S

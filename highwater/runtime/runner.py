@@ -53,7 +53,7 @@ from highwater.runtime.programs.instances import RunningProgram
 from highwater.runtime.reloaded_coordinators import ask_coordinators, asks_coordinators
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
-from highwater.runtime.workload import RunningWorkload, share_group
+from highwater.runtime.workload import RunningWorkload
 
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
@@ -207,7 +207,7 @@ def _prepare_sharing(plan: Plan, cluster: Cluster) -> None:
     if plan.workload.share:
         cluster.finalize_features(SHARE_FEATURES)
         lock = {} if plan.external is None else {SHARE_LOCK: str(int(plan.lock_s * 1000))}
-        cluster.configure_group(share_group(plan), {**SHARE_GROUP, **lock})
+        cluster.configure_group(plan.share_group, {**SHARE_GROUP, **lock})
 
 
 def _write_environment(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> None:
@@ -351,7 +351,7 @@ def _ask_coordinators(
     try:
         ask_coordinators(
             *(context.plan, context.cluster, context.probe, recorder),
-            share_group=share_group(context.plan),
+            share_group=context.plan.share_group,
             ask_group=workload.ask_group,
         )
     except HarnessError as error:

@@ -50,7 +50,7 @@ from highwater.harness.clients.send_rate import (
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND, record_value
-from highwater.harness.runs.plan import Plan, share_group_of
+from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.programs.expressions import expression
 from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.recorder import Recorder
@@ -74,11 +74,6 @@ _MARKERS_S: Final = 5.0
 _TIMED_OUT_S: Final = 15.0
 """The interval at which a coordinator aborts transactions that exceed their timeout, 10 s by
 default (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
-
-
-def share_group(plan: Plan) -> str:
-    """Return the name of the share group of a random run."""
-    return share_group_of(plan.topic.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +225,7 @@ class RunningWorkload:
 
     def steered(self, name: str) -> SteeredShareMember:
         """Start a member of the run's share group that polls and acknowledges only on demand."""
-        group = share_group(self._plan)
+        group = self._plan.share_group
         settings = clients.share_consumer(self._common(name), group=group, explicit=True)
         warn = self._log.warning
         session = partial(
@@ -282,7 +277,7 @@ class RunningWorkload:
             self._recorder,
             self._common,
             number=number,
-            group=share_group(self._plan),
+            group=self._plan.share_group,
             draining=self._stop,
             library=self._clients.readers,
         )
@@ -398,7 +393,7 @@ class RunningWorkload:
             quiet_s = time.monotonic() - given_at
             if quiet_s >= (self._plan.lock_s + _QUIET_S if whole else _PATIENCE_S):
                 now = self._recorder.clock()
-                row = {"process": "reader", "group": share_group(self._plan), "event": "drained"}
+                row = {"process": "reader", "group": self._plan.share_group, "event": "drained"}
                 self._recorder.group({**row, "outcome": OK, "invoke_ns": now, "complete_ns": now})
                 break
             if time.monotonic() >= deadline:

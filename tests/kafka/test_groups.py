@@ -24,7 +24,7 @@ from highwater.harness.runs.history import GROUPS_TABLE, read_stream
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
-from highwater.runtime.workload import RunningWorkload, share_group
+from highwater.runtime.workload import RunningWorkload
 
 pytestmark = pytest.mark.kafka
 PARTITIONS: Final = 3
@@ -166,7 +166,7 @@ def shared(
     plan = made(cluster, f"shared-{readers}-{reset}-{rows}", workload, readers)
     begins = dict.fromkeys(SHARE_GROUP, reset)
     cluster.finalize_features(SHARE_FEATURES)
-    cluster.configure_group(share_group(plan), begins)
+    cluster.configure_group(plan.share_group, begins)
     return played(cluster, plan, path, rows=rows, ready=answered)
 
 
@@ -227,7 +227,7 @@ def test_a_lock_that_is_shorter_than_promised_makes_two_holders(
     workload = Workload(consumers=0, share=2 * PARTITIONS, rate=15.0)
     plan = made(cluster, f"locked-{readers}-{lock_ms}", workload, readers)
     settings = {**SHARE_GROUP, "share.record.lock.duration.ms": lock_ms}
-    cluster.configure_group(share_group(plan), settings)
+    cluster.configure_group(plan.share_group, settings)
     run = played(cluster, plan, tmp_path, rows=900)
     findings = list(wrongly_shared(table(run, GROUPS_TABLE), log_of(run)))
     assert {found.kind for found in findings} == ({"two-holders"} if lock_ms == "1000" else set())

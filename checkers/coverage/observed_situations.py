@@ -1,23 +1,24 @@
 """Situations of the model in which a run's partitions were observed.
 
-The observer queries each broker separately. Between two responses, an offset can have any value
-from the first response to the second. So two offsets are compared only if every possible pair of
-values gives the same result.
+The observer queries each broker separately. A response is certain from the end of its query to the
+start of the last query with the same response. Between that time and the end of the next query, an
+offset can have any value from the one response to the next. So two offsets are compared only if
+every possible pair of values gives the same result.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from highwater.checkers.model.search.situations import LeaderState, Replica, situation
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, PartitionTrace, Track
 
 QUIET_NS: Final = 500_000_000
-"""The time after which an unchanged value counts as exact. The observer queries every 100 ms; on
-a loaded machine this can take several times as long."""
+"""A decision is ignored for this time before the next decision is observed, because the metadata
+of a broker may be older. In older runs, which do not have the last query with each response, a
+response counts as certain until this time before the next."""
 
 
 def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict[int, int]:
@@ -30,79 +31,110 @@ def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict
         replicas: the brokers that have a replica.
     """
     first: dict[int, int] = {}
-    begin = max((trace.tracks[b].time_ns[0] for b in replicas & trace.tracks.keys()), default=0)
-    for time_ns in _moments(trace, replicas):
-        leadership = trace.leadership(time_ns)
-        settled = trace.leadership(time_ns + QUIET_NS) is leadership
-        if leadership is None or time_ns < begin or not settled:
+    responses = {b: _Responses.of(trace.tracks[b]) for b in replicas & trace.tracks.keys()}
+    begin = max((int(seen.track.time_ns[0]) for seen in responses.values()), default=0)
+    for time_ns in _moments(trace, responses):
+        leadership = _settled(trace, time_ns)
+        if leadership is None or time_ns < begin:
             continue
-        number = _situation(trace.tracks, leadership, replicas, time_ns)
+        number = _situation(responses, leadership, replicas, time_ns)
         if number is not None:
             first.setdefault(number, time_ns)
     return first
 
 
-def _moments(trace: PartitionTrace, replicas: frozenset[int]) -> Iterator[int]:
-    """Yield the times of all responses and decisions, and one time within each long pause."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Responses:
+    """A broker's responses; ``until_ns`` has for each the time up to which it is certain."""
+
+    track: Track
+    until_ns: list[int]
+
+    @classmethod
+    def of(cls, track: Track) -> Self:
+        """Return the responses of a track."""
+        times, until_ns = track.time_ns, track.unchanged_ns
+        if (until_ns == UNKNOWN).all():
+            until_ns = np.maximum(times, np.append(times[1:] - QUIET_NS, times[-1:]))
+        return cls(track, until_ns.tolist())
+
+    def rows(self, time_ns: int) -> range:
+        """Return the rows of the broker's possible states at a time; empty if it is unknown."""
+        last = int(np.searchsorted(self.track.time_ns, time_ns, side="right")) - 1
+        for row in range(last, len(self.until_ns)):
+            if time_ns <= self.until_ns[row]:
+                return range(last, row + 1)
+        return range(0)
+
+    def bounds(self, end: str, time_ns: int) -> tuple[int, int] | None:
+        """Return the least and the greatest possible ``leo`` or ``hw``; None if it is unknown."""
+        rows = self.rows(time_ns)
+        values = getattr(self.track, end)[rows.start : rows.stop].tolist()
+        return (min(values), max(values)) if values and UNKNOWN not in values else None
+
+    def answers(self, time_ns: int) -> bool | None:
+        """Return whether the broker responds at a time; None if the observations allow both."""
+        states = {bool(self.track.leo[row] != UNKNOWN) for row in self.rows(time_ns)}
+        return states.pop() if len(states) == 1 else None
+
+
+def _moments(trace: PartitionTrace, responses: Mapping[int, _Responses]) -> list[int]:
+    """Return the times of all responses and decisions, and those up to which they are certain."""
     times = {row.time_ns for row in trace.leaderships}
-    for broker in replicas & trace.tracks.keys():
-        times.update(trace.tracks[broker].time_ns.tolist())
-    for time_ns, after in pairwise(sorted(times)):
-        yield time_ns
-        if after - time_ns > 2 * QUIET_NS:
-            yield time_ns + QUIET_NS
+    for seen in responses.values():
+        times.update(seen.track.time_ns.tolist(), seen.until_ns)
+    return sorted(times)
+
+
+def _settled(trace: PartitionTrace, time_ns: int) -> Leadership | None:
+    """Return the leadership at a time; None if the next decision may already be made."""
+    leadership = trace.leadership(time_ns)
+    if leadership is None or trace.leadership(time_ns + QUIET_NS) is not leadership:
+        return None
+    until_ns = leadership.unchanged_ns
+    return leadership if until_ns is None or time_ns <= until_ns else None
 
 
 def _situation(
-    tracks: Mapping[int, Track], leadership: Leadership, replicas: frozenset[int], time_ns: int
+    responses: Mapping[int, _Responses],
+    leadership: Leadership,
+    replicas: frozenset[int],
+    time_ns: int,
 ) -> int | None:
     """Return the situation at a time; None if the observations allow several situations.
 
     The observer queries the HW before the LEO. So the HW is below the LEO only if the next HW is
     below this LEO, too.
     """
-    answers = {b: b in tracks and tracks[b].at(time_ns)[2] for b in replicas}
+    answers = {b: b in responses and responses[b].answers(time_ns) for b in replicas}
+    if None in answers.values():
+        return None
     leader = leadership.leader
     others = sorted(replicas - {leader})
     if leader not in replicas or not answers[leader]:
         state = LeaderState.SILENT if leader in replicas else LeaderState.NONE
-        seen = (Replica(in_isr=b in leadership.isr, answers=answers[b]) for b in others)
+        seen = (Replica(in_isr=b in leadership.isr, answers=bool(answers[b])) for b in others)
         return situation(state, seen)
-    hw, leo = (_bounds(tracks[leader], end, time_ns) for end in ("hw", "leo"))
+    hw, leo = (responses[leader].bounds(end, time_ns) for end in ("hw", "leo"))
     committed = _compared(hw, leo)
     if committed != 0:
-        committed = _compared(_bounds(tracks[leader], "hw", time_ns + 1), leo)
+        committed = _compared(responses[leader].bounds("hw", time_ns + 1), leo)
     replicas_seen = []
     for b in others:
         signs: dict[str, int | None] = {}
         if answers[b]:
             signs = {
-                name: _compared(_bounds(tracks[b], name, time_ns), ends)
+                name: _compared(responses[b].bounds(name, time_ns), ends)
                 for name, ends in (("leo", leo), ("hw", hw))
             }
-        replicas_seen.append(Replica(in_isr=b in leadership.isr, answers=answers[b], **signs))
+        in_isr = b in leadership.isr
+        replicas_seen.append(Replica(in_isr=in_isr, answers=bool(answers[b]), **signs))
         if None in signs.values():
             return None
     if committed is None or committed > 0:
         return None
     state = LeaderState.UNCOMMITTED if committed < 0 else LeaderState.COMMITTED
     return situation(state, replicas_seen)
-
-
-def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
-    """Return the least and the greatest value that a ``leo`` or ``hw`` can have at a time.
-
-    A value is exact at the time of a response, or if it does not change for ``QUIET_NS``
-    afterwards. The result is None if the value is unknown.
-    """
-    values: npt.NDArray[np.int64] = getattr(track, end)
-    after = int(np.searchsorted(track.time_ns, time_ns, side="right"))
-    value = int(values[after - 1])
-    later = track.time_ns[after : after + 1].tolist()
-    if track.time_ns[after - 1] == time_ns or (later and later[0] - time_ns > QUIET_NS):
-        return value, value
-    other = int(values[after]) if later else UNKNOWN
-    return None if other == UNKNOWN else (min(value, other), max(value, other))
 
 
 def _compared(left: tuple[int, int] | None, right: tuple[int, int] | None) -> int | None:

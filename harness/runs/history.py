@@ -91,6 +91,7 @@ PARTITIONS: Final = pa.schema(
         pa.field("leader_epoch", pa.int32()),
         pa.field("isr", pa.list_(pa.int32()), nullable=False),
         pa.field("controller", pa.int32()),
+        pa.field("unchanged_ns", pa.int64()),  # as in REPLICAS
     ]
 )
 """A row for each observation in which the leader, leader epoch, ISR or controller differs from the
@@ -104,9 +105,12 @@ REPLICAS: Final = pa.schema(
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("leo", pa.int64()),  # null: the broker did not respond
         pa.field("hw", pa.int64()),
+        # start of the last query whose response was the previous row's; null: no previous row
+        pa.field("unchanged_ns", pa.int64()),
     ]
 )
-"""A row for each observation in which a replica's LEO or HW differs from the previous row."""
+"""A row for each observation in which a replica's LEO or HW differs from the previous row. The time
+of a row is the end of its query."""
 
 REMOVED: Final = pa.struct(
     [
@@ -387,7 +391,9 @@ REQUESTS: Final = pa.schema(
 """The requests of a program under test and their responses, as the relay received them. The table
 has a row for each partition of a request."""
 
-ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
+ADDED: Final = frozenset(
+    ("op", "isolation", "removed", "step", "message", "controllers", "unchanged_ns")
+)
 """Columns that older runs do not have. All of these columns may be null."""
 
 OPERATIONS_TABLE: Final = "history/ops"

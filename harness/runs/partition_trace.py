@@ -20,6 +20,8 @@ Partition: TypeAlias = tuple[str, int]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 
+_COLUMNS: Final = ("time_ns", "leo", "hw", "unchanged_ns")
+
 UNKNOWN: Final = -1
 """The value of a LEO, HW or epoch that is unknown."""
 
@@ -30,12 +32,17 @@ failure."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """The leader (-1: none), leader epoch and ISR that the metadata had from ``time_ns`` on."""
+    """The leader (-1: none), leader epoch and ISR that the metadata had from ``time_ns`` on.
+
+    Attributes:
+        unchanged_ns: the start of the last query with this response; None if it is unknown.
+    """
 
     time_ns: int
     leader: int
     epoch: int
     isr: tuple[int, ...]
+    unchanged_ns: int | None = None
 
     @property
     def event(self) -> str:
@@ -71,18 +78,36 @@ class EndOffsetDrop:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """One replica's LEO and HW over time: a row for each change. ``UNKNOWN`` means no response."""
+    """One replica's LEO and HW over time: a row for each change. ``UNKNOWN`` means no response.
+
+    Attributes:
+        unchanged_ns: by row, the start of the last query with this response; ``UNKNOWN`` in the
+            last row, and in older runs.
+    """
 
     broker: int
     time_ns: Ints
     leo: Ints
     hw: Ints
+    unchanged_ns: Ints
 
     @classmethod
-    def of(cls, broker: int, samples: Iterable[tuple[int, int, int]]) -> Self:
+    def of(
+        cls,
+        broker: int,
+        samples: Iterable[tuple[int, int, int]],
+        unchanged_ns: Sequence[int] | None = None,
+    ) -> Self:
         """Make a broker's track from samples of (time in ns, LEO, HW)."""
         rows = np.array(list(samples), dtype=np.int64).reshape(-1, 3)
-        return cls(broker=broker, time_ns=rows[:, 0], leo=rows[:, 1], hw=rows[:, 2])
+        unchanged = np.full(len(rows), UNKNOWN) if unchanged_ns is None else np.array(unchanged_ns)
+        return cls(
+            broker=broker,
+            time_ns=rows[:, 0],
+            leo=rows[:, 1],
+            hw=rows[:, 2],
+            unchanged_ns=unchanged,
+        )
 
     @cached_property
     def samples(self) -> list[ReplicaSample]:
@@ -150,7 +175,7 @@ class Track:
             )
 
     def _rows(self, chosen: npt.NDArray[np.bool_]) -> Self:
-        columns = {name: getattr(self, name)[chosen] for name in ("time_ns", "leo", "hw")}
+        columns = {name: getattr(self, name)[chosen] for name in _COLUMNS}
         return replace(self, **columns)
 
     def _last(self, end: int) -> int:
@@ -232,13 +257,16 @@ def known_ranges(values: Ints) -> list[tuple[int, int]]:
 def _leaderships(table: pa.Table) -> dict[Partition, list[Leadership]]:
     by_partition: dict[Partition, list[Leadership]] = {}
     for row in table.sort_by("time_ns").to_pylist():
+        rows = by_partition.setdefault((row["topic"], row["partition"]), [])
+        if rows:
+            rows[-1] = replace(rows[-1], unchanged_ns=row.get("unchanged_ns"))
         leadership = Leadership(
             time_ns=row["time_ns"],
             leader=row["leader"],
             epoch=UNKNOWN if row["leader_epoch"] is None else row["leader_epoch"],
             isr=tuple(row["isr"]),
         )
-        by_partition.setdefault((row["topic"], row["partition"]), []).append(leadership)
+        rows.append(leadership)
     return by_partition
 
 
@@ -248,7 +276,10 @@ def _tracks(table: pa.Table) -> dict[Partition, dict[int, Track]]:
     for key in table.group_by(names).aggregate([]).select(names).to_pylist():
         same = [pc.equal(table[name], key[name]) for name in names]
         rows = table.filter(pc.and_(pc.and_(same[0], same[1]), same[2])).sort_by("time_ns")
-        times, leo, hw = (ints(rows[name]) for name in ("time_ns", "leo", "hw"))
-        track = Track(broker=key["broker"], time_ns=times, leo=leo, hw=hw)
+        columns = {name: ints(rows[name]) for name in ("time_ns", "leo", "hw")}
+        unchanged = np.full(len(rows), UNKNOWN)
+        if "unchanged_ns" in rows.column_names:  # a row has the time of the row before it
+            unchanged[:-1] = ints(rows["unchanged_ns"])[1:]
+        track = Track(broker=key["broker"], **columns, unchanged_ns=unchanged)
         tracks.setdefault((key["topic"], key["partition"]), {})[key["broker"]] = track
     return tracks

@@ -30,6 +30,10 @@ class Observer:
     """Threads that record changes: one for each broker's LEO and HW, one for leader and ISR.
 
     A broker that does not respond blocks only the thread for this broker.
+
+    Attributes:
+        finished: the number of rounds that each thread has finished. In a round, a thread queries
+            every partition.
     """
 
     def __init__(self, cluster: Cluster, recorder: Recorder, topic: Topic) -> None:
@@ -42,9 +46,10 @@ class Observer:
         looks += [self._replica_look(broker) for broker in cluster.brokers]
         if cluster.release.coordination == "kraft":
             looks.append(self._quorum_look())
+        self.finished = [0 for _ in looks]
         self._threads = [
             threading.Thread(
-                target=self._watch, args=(cluster, look), name=f"observer-{n}", daemon=True
+                target=self._watch, args=(cluster, look, n), name=f"observer-{n}", daemon=True
             )
             for n, look in enumerate(looks)
         ]
@@ -64,17 +69,18 @@ class Observer:
         if self._error is not None:
             raise self._error
 
-    def _watch(self, cluster: Cluster, look: Callable[[Probe], None]) -> None:
+    def _watch(self, cluster: Cluster, look: Callable[[Probe], None], n: int) -> None:
         with contextlib.closing(cluster.probe()) as probe:
             try:
                 while not self._stop.is_set():
                     look(probe)
+                    self.finished[n] += 1
                     self._stop.wait(EVERY_S)
             except Exception as error:  # noqa: BLE001 - what ends a thread must end the run
                 self._error = error
 
     def _partition_look(self) -> Callable[[Probe], None]:
-        before: dict[int, tuple[PartitionState, int | None]] = {}
+        before: dict[int, tuple[tuple[PartitionState, int | None], int]] = {}
 
         def look(probe: Probe) -> None:
             try:
@@ -82,12 +88,14 @@ class Observer:
             except UnreachableError:
                 controller = None
             for partition in self._partitions:
+                asked_ns = self._recorder.clock()
                 try:
                     now = (probe.partition(self._topic, partition), controller)
                 except UnreachableError:
                     continue
-                if before.get(partition) != now:
-                    before[partition] = now
+                last, unchanged_ns = before.get(partition, (None, None))
+                before[partition] = now, asked_ns
+                if last != now:
                     self._recorder.partition(
                         topic=self._topic,
                         partition=partition,
@@ -95,6 +103,7 @@ class Observer:
                         leader_epoch=now[0].leader_epoch,
                         isr=list(now[0].isr),
                         controller=controller,
+                        unchanged_ns=unchanged_ns,
                     )
 
         return look
@@ -120,23 +129,26 @@ class Observer:
         return look
 
     def _replica_look(self, broker: int) -> Callable[[Probe], None]:
-        before: dict[int, ReplicaState | None] = {}
+        before: dict[int, tuple[ReplicaState | None, int]] = {}
 
         def look(probe: Probe) -> None:
             for partition in self._partitions:
+                asked_ns = self._recorder.clock()
                 now: ReplicaState | None
                 try:
                     now = probe.replica(broker, self._topic, partition)
                 except UnreachableError:
                     now = None
-                if partition not in before or before[partition] != now:
-                    before[partition] = now
+                last, unchanged_ns = before.get(partition, (None, None))
+                before[partition] = now, asked_ns
+                if unchanged_ns is None or last != now:
                     self._recorder.replica(
                         broker=broker,
                         topic=self._topic,
                         partition=partition,
                         leo=None if now is None else now.leo,
                         hw=None if now is None else now.hw,
+                        unchanged_ns=unchanged_ns,
                     )
 
         return look

@@ -130,3 +130,64 @@ def test_nothing_is_claimed_shortly_before_a_decision_is_observed() -> None:
     partition = PartitionTrace(leaderships=[*partition.leaderships, later], tracks=partition.tracks)
     silent = Replica(in_isr=True, answers=False)
     assert situation(LeaderState.COMMITTED, [silent]) not in seen(partition)
+
+
+def test_a_late_response_is_not_claimed_of_the_time_of_its_end() -> None:
+    """Broker 2 was asked at 10 and responded at 30, when the leader had long had two more."""
+    rows = [(0, 5, 5), (20 * STEP, 7, 7), (60 * STEP, 8, 8)]
+    leader = Track.of(1, rows, [10 * STEP, 50 * STEP, UNKNOWN])
+    rows = [(0, 4, 4), (30 * STEP, 5, 5), (40 * STEP, 7, 7), (60 * STEP, 8, 8)]
+    follower = Track.of(2, rows, [9 * STEP, 10 * STEP, 50 * STEP, UNKNOWN])
+    first = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2), unchanged_ns=70 * STEP)
+    partition = PartitionTrace(leaderships=[first], tracks={1: leader, 2: follower})
+    behind = Replica(in_isr=True, answers=True, leo=-1, hw=-1)
+    times = observed_situations(partition, frozenset({1, 2}))
+    assert times == {
+        situation(LeaderState.COMMITTED, [behind]): 0,
+        situation(LeaderState.COMMITTED, [EQUAL]): 40 * STEP,
+    }
+
+
+def test_nothing_is_claimed_after_the_last_query_with_the_leader() -> None:
+    ends = [(0, 5, 5), (60 * STEP, 6, 6)]
+    tracks = {b: Track.of(b, ends, [50 * STEP, UNKNOWN]) for b in (1, 2)}
+    late = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2), unchanged_ns=-1)
+    partition = PartitionTrace(leaderships=[late], tracks=tracks)
+    assert observed_situations(partition, frozenset({1, 2})) == {}
+
+
+@given(st.lists(st.sampled_from("sfhf. ......"), min_size=60, max_size=200), st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_situation_is_claimed_from_late_responses(deeds: list[str], data: st.DataObject) -> None:
+    """As above, and each query lasts a while: the HW and then the LEO are of any time in it."""
+    history, true = [(0, 0, 0, 0)], {situation(LeaderState.COMMITTED, [EQUAL])}
+    for deed in deeds:
+        leo, copied, hw, told = history[-1]
+        history.append(
+            {
+                "s": (leo + 1, copied, hw, told),
+                "f": (leo, leo, hw, hw),
+                "h": (leo, copied, copied, told),
+            }.get(deed, history[-1])
+        )
+        leo, copied, hw, told = history[-1]
+        state = LeaderState.COMMITTED if hw == leo else LeaderState.UNCOMMITTED
+        signs = [(a > b) - (a < b) for a, b in ((copied, leo), (told, hw))]
+        true.add(situation(state, [Replica(in_isr=True, answers=True, leo=signs[0], hw=signs[1])]))
+    tracks = {}
+    for b in (0, 1):
+        rows: list[tuple[int, int, int]] = []
+        unchanged: list[int] = []
+        asked = 0
+        while (answered := asked + data.draw(st.integers(1, 12))) < len(history):
+            at_hw = data.draw(st.integers(asked, answered))
+            at_leo = data.draw(st.integers(at_hw, answered))
+            ends = (history[at_leo][b], history[at_hw][b + 2])
+            if not rows or rows[-1][1:] != ends:
+                rows.append((answered, *ends))
+                unchanged.append(asked)
+            unchanged[-1] = asked
+            asked = answered + 1
+        tracks[b + 1] = Track.of(b + 1, rows, [*unchanged[:-1], UNKNOWN])
+    first = Leadership(time_ns=0, leader=1, epoch=0, isr=(1, 2))
+    assert seen(PartitionTrace(leaderships=[first], tracks=tracks)) <= true

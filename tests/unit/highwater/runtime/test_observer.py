@@ -9,7 +9,9 @@ from typing import cast
 from highwater.clusters.core.interfaces import (
     Cluster,
     PartitionState,
+    Probe,
     QuorumState,
+    ReplicaState,
     UnreachableError,
 )
 from highwater.harness.base.waiting import await_condition
@@ -85,6 +87,40 @@ def test_a_row_for_each_change_of_a_controller(tmp_path: Path) -> None:
         (101, True, 6, 101, 3, 5),
         (100, True, 6, 101, 3, 5),
         (102, False, 2, 101, 3, 5),
+    ]
+
+
+def test_a_change_has_the_last_query_with_the_response_before(tmp_path: Path) -> None:
+    """The clock counts calls: each query takes one, and so does each row."""
+
+    class Counter(Clock):
+        now = 0
+
+        def __call__(self) -> int:
+            self.now += 1
+            return self.now
+
+    states = [ReplicaState(leo=1, hw=1)] * 3 + [None, ReplicaState(leo=2, hw=1)]
+    looks = iter(states)
+
+    class Broker(FakeCluster):
+        def replica(self, *_: object) -> ReplicaState:
+            state = next(looks, states[-1])
+            if state is None:
+                raise UnreachableError("broker 1 does not answer")
+            return state
+
+    run, recorder = Run(tmp_path), Recorder(Run(tmp_path), Counter())
+    with recorder:
+        observer = Observer(cast("Cluster", Broker([None])), recorder, Topic(partitions=1))
+        look = observer._replica_look(1)
+        for _ in states:
+            look(cast("Probe", Broker([None])))
+    rows = run.table("events/replicas").to_pylist()
+    assert [(row["time_ns"], row["leo"], row["unchanged_ns"]) for row in rows] == [
+        (2, 1, None),
+        (6, None, 4),
+        (8, 2, 5),
     ]
 
 

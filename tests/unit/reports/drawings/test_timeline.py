@@ -40,13 +40,7 @@ def rects(markup: str, class_: str) -> list[tuple[float, float]]:
 
 
 def track(*rows: tuple[float, int, int]) -> Track:
-    times, leo, hw = zip(*rows, strict=True)
-    return Track(
-        broker=1,
-        time_ns=np.array([int(t * SECOND) for t in times], np.int64),
-        leo=np.array(leo, np.int64),
-        hw=np.array(hw, np.int64),
-    )
+    return Track.of(1, [(int(t * SECOND), leo, hw) for t, leo, hw in rows])
 
 
 def test_a_tag_escapes_text_and_attributes_and_keeps_markup() -> None:

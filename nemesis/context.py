@@ -146,6 +146,8 @@ class ScheduleContext:
         groups: starts members of groups.
         stop: an event that ends the run early.
         checks: functions that raise an error if a part of the run has failed.
+        observed: returns the number of rounds of queries that each of the observer's threads has
+            finished.
         work: returns a count that increases while the program under test works; None if the count
             is unknown.
         log: the writer of the table of executed steps.
@@ -167,6 +169,7 @@ class ScheduleContext:
     added: Mapping[int, Sequence[int]] = field(default_factory=dict)
     stop: threading.Event
     checks: tuple[Callable[[], None], ...] = ()
+    observed: Callable[[], Sequence[int]] = tuple
     work: Callable[[], int | None] = lambda: None
     log: Recorder
     clock: Callable[[], float]

@@ -176,6 +176,7 @@ def conduct(
                 replicas=tuple(assignment[tested_partition(plan)]),
                 stop=stop,
                 checks=_checks(observer, workload, program, fault_log, progress),
+                observed=lambda: tuple(observer.finished),
                 work=work,
                 log=recorder,
                 clock=time.monotonic,

@@ -8,9 +8,7 @@ from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import PartitionState
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import ANY_BROKER
-from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.model_replay.message_gate import LIMIT_S, MessageGate
@@ -91,12 +89,6 @@ class MessagePlayer(Player):
                 self._fetches[number, self._first_leader].await_message()
         self._epochs[0] = self._context.state().leader_epoch
 
-    @property
-    def _network(self) -> Network:
-        if self._context.cluster.network is None:
-            raise HarnessError("this replay holds messages, but the cluster runs without the relay")
-        return self._context.cluster.network
-
     def take(self, step: ScheduleStep) -> None:
         """Execute the step, and wait for the expected state.
 
@@ -106,7 +98,7 @@ class MessagePlayer(Player):
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         _COMMANDS[step.action](self, step)
-        self._await_expected(step)
+        self._await_expected(step, STEP_LIMIT_S)
         if step.decision is not None and step.action != "learn":
             self._epochs[step.decision] = self._context.state().leader_epoch
 

@@ -86,7 +86,7 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
         ),
         workload=Workload(producers=0, consumers=1, acks=schedule.acks),
         broker_config=settings(schedule),
-        wire=schedule.by == "message",
+        wire=schedule.by == "message" or any(step.action == "observe" for step in schedule.steps),
     )
 
 

@@ -5,8 +5,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from highwater.checkers.coverage.observed_situations import QUIET_NS
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
 from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.clusters.relay.network import Network
+from highwater.clusters.relay.rules import COORDINATION, RelayRule, between
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults.storage import empty_disk
@@ -15,6 +19,10 @@ from highwater.nemesis.stories.helpers import await_leads
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 STEP_LIMIT_S: Final = 30.0
+_SITUATION_LIMIT_S: Final = 4.0
+_ROUNDS: Final = 3
+"""The rounds of the observer that make a situation certain. The first round may have begun before
+the situation, and two equal responses show that nothing changed between them."""
 _DRAINED_S: Final = 0.15
 _POLL_S: Final = 0.01
 
@@ -47,6 +55,9 @@ class Player:
         Raises:
             HarnessError: the step cannot be executed, or the brokers report another state.
         """
+        if step.action == "observe":
+            self._observe(step)
+            return
         dying = {
             number for number in self._frozen if step.action == "kill" and number == step.broker
         }
@@ -56,18 +67,50 @@ class Player:
         command = _COMMANDS.get(step.action)
         if command is not None:
             command(self, step)
-        self._await_expected(step)
+        self._await_expected(step, STEP_LIMIT_S)
         self._require_sessions()
 
-    def _await_expected(self, step: ScheduleStep) -> None:
+    def _await_expected(self, step: ScheduleStep, limit_s: float) -> None:
         await_condition(
             lambda: differences(self._context, self._cast, step.expect, silent=self._silent),
             lambda differences: not differences,
             what="the next step",
-            limit_s=STEP_LIMIT_S,
+            limit_s=limit_s,
             every_s=_POLL_S,
             passing=(UnreachableError,),
         )
+
+    def _observe(self, step: ScheduleStep) -> None:
+        """Wait until the observer has queried every broker in the expected situation.
+
+        Meanwhile all brokers that are not paused respond, but no byte passes between brokers. If
+        the situation is not observed, record a note, because the other steps are still possible.
+        """
+        context, network = self._context, self._network
+        rules = [RelayRule(kind="cut", links=between(network.brokers, network.brokers))]
+        if context.cluster.release.coordination == "kraft":
+            links = frozenset((COORDINATION, broker) for broker in network.brokers)
+            rules.append(RelayRule(kind="hold", what="leadership", links=links))
+        with network.under(*rules):
+            self._hold(step.held)
+            try:
+                self._await_expected(step, _SITUATION_LIMIT_S)
+                before = context.observed()
+                context.until(
+                    context.observed,
+                    lambda now: all(n >= m + _ROUNDS for n, m in zip(now, before, strict=True)),
+                    what=f"{_ROUNDS} more queries of every broker",
+                )
+            except (WaitTimeoutError, ScheduleNotFollowedError) as error:
+                context.note(f"not observed in the situation: {error.message}")
+                return
+            context.hold(QUIET_NS / 1e9)
+
+    @property
+    def _network(self) -> Network:
+        if self._context.cluster.network is None:
+            raise HarnessError("this replay holds messages, but the cluster runs without the relay")
+        return self._context.cluster.network
 
     def finish(self) -> None:
         """End the sessions of dead brokers, so that these brokers can start again at once."""

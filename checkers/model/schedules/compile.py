@@ -78,16 +78,19 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     path = [initial(scope)]
     for beat in beats:
         path.append(_played(beat.moves, path[-1], k))
+    reached = len(beats)
     if situation_of(counterexample.invariant):
         for beat in _ending(path[-1], k):
             beats.append(beat)
             path.append(_played(beat.moves, path[-1], k))
     killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
     revived, revival = _revived(path[-1], k, killed)
-    steps = (
+    steps = [
         _step(beat, before, after, k)
         for beat, before, after in zip(beats, path, path[1:], strict=False)
-    )
+    ]
+    if situation_of(counterexample.invariant):
+        steps.insert(reached, _observed(path[reached], k))
     return schedule_of(
         counterexample,
         kafka,
@@ -180,6 +183,23 @@ def _ending(state: Vector, k: Constants) -> list[CompiledStep]:
     state = _played([run], state, k)
     rows += [run, (int(Move.SEND), leader_of(state, newest(state)), 0), run]
     return [_beat(row, everybody) for row in rows]
+
+
+def _observed(state: Vector, k: Constants) -> ScheduleStep:
+    """Return the step in which the observer sees the situation at the end of a path."""
+    up = {number for number in range(int(k[K_BROKERS])) if is_up(state, number)}
+    seen = decode(state, k)
+    here = sorted(up & set(seen.assigned) if seen.assigned else up)
+    return ScheduleStep(
+        action="observe",
+        says="the observer queries every broker",
+        expect=Expect(
+            leader=seen.leader,
+            isr=frozenset(seen.isr),
+            leo={b: seen.replicas[b].leo for b in here} or None,
+            hw={b: seen.replicas[b].hw for b in here} or None,
+        ),
+    )
 
 
 def _revived(

@@ -20,7 +20,7 @@ Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
     "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
-    "failover", "end-fetch", "wipe", "reassign", "elect-unclean",
+    "failover", "end-fetch", "wipe", "reassign", "elect-unclean", "observe",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset(
@@ -28,7 +28,8 @@ COMMANDED: Final = frozenset(
     | {"reassign", "elect-unclean"}
 )
 """Actions that the replay performs by a command. For any other action, the replay waits until
-brokers take it. ``expire`` ends a session where ZooKeeper or KRaft allows that."""
+brokers take it. ``expire`` ends a session where ZooKeeper or KRaft allows that. In ``observe`` all
+brokers respond to the observer, but replicate nothing."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send", "reassign"} | {"expire", "learn"}
 

@@ -1,7 +1,8 @@
 """A schedule is played step by step: who is held is frozen, and what is expected is waited for."""
 
+import contextlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from highwater.clusters.core.interfaces import (
     ReplicaState,
     UnreachableError,
 )
+from highwater.clusters.relay.rules import RelayRule
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.clients.record_sender import SendOutcome
 from highwater.harness.releases.catalogue import release
@@ -91,6 +93,7 @@ class Stage:
         self.leo = dict.fromkeys((1, 2, 3), 0)
         self.answers: dict[str, SendOutcome | None] = {}
         self.clock = 0.0
+        self.network = Wire(self)
         self.context: ScheduleContext | None = (
             None  # kept, because a nemesis that is forgotten heals
         )
@@ -150,6 +153,26 @@ def stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
+class Wire:
+    """A relay's network that notes its rules; while they are in force, the observer goes round."""
+
+    brokers = frozenset({1, 2, 3, 4})
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.rounds = 0
+
+    @contextlib.contextmanager
+    def under(self, *rules: RelayRule) -> Iterator[None]:
+        self._stage.done.append(" ".join(f"{rule.kind} {len(rule.links)}" for rule in rules))
+        yield
+        self._stage.done.append(f"free after {self.rounds}")
+
+    def observed(self) -> tuple[int, ...]:
+        self.rounds += 1
+        return self.rounds, self.rounds + 5
+
+
 def context(stage: Stage, schedule: Schedule) -> ScheduleContext:
     cluster = cast("Cluster", stage)
 
@@ -165,6 +188,7 @@ def context(stage: Stage, schedule: Schedule) -> ScheduleContext:
         fault_log=stage.noted,
         direct=stage,
         replicas=(2, 3, 4),
+        observed=stage.network.observed,
         clock=clock,
     )
 
@@ -237,6 +261,21 @@ def test_what_is_done_for_each_step(
     stage: Stage, steps: tuple[ScheduleStep, ...], done: list[str]
 ) -> None:
     assert played(stage, *steps) == done
+
+
+def test_in_a_situation_all_respond_and_nothing_is_replicated(stage: Stage) -> None:
+    stage.release = release("4.4.0")
+    steps = step("read", held={B}), step("observe", expect=Expect(leo={B: 7}, hw={B: 5}))
+    assert played(stage, *steps) == ["pause 3", "cut 12 hold 4", "resume 3", "free after 4"]
+
+
+def test_a_situation_that_does_not_occur_is_noted(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(player_module, "_SITUATION_LIMIT_S", 0.05)
+    done = played(stage, step("observe", expect=Expect(leo={B: 8})), step("kill", B))
+    assert done == ["cut 12", "free after 0", "kill 3", "end 3"]
+    assert any(says.startswith("not observed in the situation") for says in stage.noted.says)
 
 
 def test_the_leader_is_frozen_first(stage: Stage) -> None:

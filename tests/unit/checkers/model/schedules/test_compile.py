@@ -13,6 +13,7 @@ from highwater.checkers.model.search.kafka_model import Counterexample, ModelSet
 from highwater.checkers.model.search.paths import play
 from highwater.checkers.model.search.situations import LeaderState, Replica, name_of, situation
 from highwater.harness.base.errors import UsageError
+from highwater.nemesis.model_replay.schedule_replay import plan
 from tests.browser.lineage import lost
 from tests.support.model_dsl import row_of
 
@@ -29,7 +30,8 @@ def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexam
     setting = ModelSettings(kafka=kafka, scope=scope)
     machine = setting.machine()
     rows = [row_of(move) for move in script.split(", ")]
-    leaps = play(machine, rows, machine.breach(invariant))
+    breach = setting.counterexample(invariant, ()).breach(machine)
+    leaps = play(machine, rows, breach)
     assert leaps is not None
     assert [leap.move for leap in leaps] == rows
     return setting.counterexample(invariant, leaps)
@@ -148,6 +150,21 @@ def test_with_kraft_no_dead_broker_is_asked_for_the_decisions() -> None:
     assert leaps is not None
     with pytest.raises(UsageError, match="runs ahead"):
         compile_for(setting.counterexample(name, leaps), "4.4.0")
+
+
+def test_the_end_of_a_path_to_a_situation_is_observed() -> None:
+    """C did not run, and answers the observer with the LEO that it had."""
+    behind = Replica(in_isr=True, answers=True, leo=-1, hw=0)
+    equal = Replica(in_isr=True, answers=True, leo=0, hw=0)
+    name = name_of(situation(LeaderState.UNCOMMITTED, [behind, equal]))
+    schedule = compile_for(found("send A, run AB", name, "4.4.0"), "4.4.0")
+    actions = [step.action for step in schedule.steps]
+    assert actions[:3] == ["send", "run", "observe"]
+    assert "send" in actions[3:]
+    expect = schedule.steps[2].expect
+    assert (expect.leader, expect.isr) == (0, frozenset({0, 1, 2}))
+    assert (expect.leo, expect.hw) == ({0: 1, 1: 1, 2: 0}, {0: 0, 1: 0, 2: 0})
+    assert plan(schedule, "4.4.0").wire
 
 
 def test_all_run_before_a_kraft_broker_has_shut_down() -> None:

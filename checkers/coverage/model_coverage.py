@@ -143,7 +143,7 @@ def observed_in(run: Run) -> dict[int, tuple[int, int]]:
     brokers = run.plan().topic.replication_factor
     moments: dict[int, tuple[int, int]] = {}
     for partition, trace in observe(run).traces.items():
-        replicas = frozenset(trace.tracks)
+        replicas = trace.replicas
         if len(replicas) != brokers:
             continue
         for number, time_ns in observed_situations(trace, replicas).items():

@@ -196,6 +196,13 @@ class PartitionTrace:
     leaderships: Sequence[Leadership] = ()
     tracks: Mapping[int, Track] = field(default_factory=dict)
 
+    @property
+    def replicas(self) -> frozenset[int]:
+        """The brokers that have a replica: they were in an ISR, or reported a LEO."""
+        in_sync = {broker for row in self.leaderships for broker in row.isr}
+        reported = {b for b, track in self.tracks.items() if (track.leo != UNKNOWN).any()}
+        return frozenset(in_sync | reported)
+
     def leadership(self, time_ns: int | None) -> Leadership | None:
         """Return the last leadership up to ``time_ns``, or None."""
         if time_ns is None:

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.checkers.coverage import reachable as follows
-from highwater.checkers.coverage.model_coverage import coverage
+from highwater.checkers.coverage.model_coverage import coverage, observed_in
 from highwater.checkers.coverage.reachable import ReachableSituations, reachable_situations
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.compile import compile_for
@@ -30,9 +30,11 @@ TINY = Scope(records=1, failures=0, moves=0)
 SCOPE = ["--records", "1", "--failures", "0", "--moves", "0"]
 
 
-def a_run(path: Path, *, kafka: str = KAFKA, copied: bool = True) -> Run:
+def a_run(path: Path, *, kafka: str = KAFKA, copied: bool = True, spare: bool = False) -> Run:
     """A leader that takes a record; ``copied`` tells whether its followers get it."""
     built = RunBuilder(path, kafka=kafka)
+    if spare:
+        built.observe(4, None)
     built.leader(1, 0, (1, 2, 3))
     built.observe_all(0)
     built.tick(2_000)
@@ -82,6 +84,14 @@ def test_what_no_run_was_seen_in_is_listed_nearest_first(tmp_path: Path) -> None
     assert list(counted.rows[: len(missed)]) == missed
     assert [row.depth for row in missed] == sorted(row.depth or 0 for row in missed)
     assert counted.observed == 2 < counted.reached == len(counted.rows)
+
+
+def test_a_broker_without_a_replica_does_not_matter(tmp_path: Path) -> None:
+    """With ZooKeeper, the controller of a steered run is such a broker."""
+    runs = [a_run(tmp_path / name, spare=name == "b") for name in ("a", "b")]
+    without, with_spare = (observed_in(run).keys() for run in runs)
+    assert without == with_spare
+    assert without
 
 
 @pytest.mark.parametrize(

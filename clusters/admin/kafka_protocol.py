@@ -15,7 +15,7 @@ from kafka.protocol.api_header import ResponseClassRegistry
 
 from highwater.clusters.admin.flexible_request import FlexibleRequest
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.core.interfaces import NotQueriedError, UnreachableError
 
 Request = Any  # kafka-python creates these classes at run time, from Kafka's own schemas
 Response = Any
@@ -163,7 +163,7 @@ class ProtocolClient:
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
-            raise UnreachableError(
+            raise NotQueriedError(
                 f"{self._addresses[node]} did not respond to a request shortly before"
             )
         try:

@@ -23,6 +23,10 @@ class UnreachableError(HarnessError):
     """A node did not respond in time, which is normal during faults."""
 
 
+class NotQueriedError(UnreachableError):
+    """A node got no request, because it did not respond to another request shortly before."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """A partition's state: ZooKeeper's znode ``state``, or the metadata on KRaft.

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 from highwater.clusters.core.interfaces import (
     Cluster,
+    NotQueriedError,
     PartitionState,
     Probe,
     ReplicaState,
@@ -73,8 +74,9 @@ class Observer:
         with contextlib.closing(cluster.probe()) as probe:
             try:
                 while not self._stop.is_set():
-                    look(probe)
-                    self.finished[n] += 1
+                    with contextlib.suppress(NotQueriedError):
+                        look(probe)
+                        self.finished[n] += 1
                     self._stop.wait(EVERY_S)
             except Exception as error:  # noqa: BLE001 - what ends a thread must end the run
                 self._error = error
@@ -132,13 +134,18 @@ class Observer:
         before: dict[int, tuple[ReplicaState | None, int]] = {}
 
         def look(probe: Probe) -> None:
+            failed_ns: int | None = None
             for partition in self._partitions:
                 asked_ns = self._recorder.clock()
                 now: ReplicaState | None
                 try:
                     now = probe.replica(broker, self._topic, partition)
+                except NotQueriedError:
+                    if failed_ns is None:  # the broker may respond now
+                        raise
+                    now, asked_ns = None, failed_ns
                 except UnreachableError:
-                    now = None
+                    now, failed_ns = None, asked_ns
                 last, unchanged_ns = before.get(partition, (None, None))
                 before[partition] = now, asked_ns
                 if unchanged_ns is None or last != now:

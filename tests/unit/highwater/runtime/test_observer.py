@@ -6,8 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from highwater.clusters.core.interfaces import (
     Cluster,
+    NotQueriedError,
     PartitionState,
     Probe,
     QuorumState,
@@ -122,6 +125,25 @@ def test_a_change_has_the_last_query_with_the_response_before(tmp_path: Path) ->
         (6, None, 4),
         (8, 2, 5),
     ]
+
+
+def test_a_broker_that_was_not_queried_is_not_silent(tmp_path: Path) -> None:
+    """A pause after a failed query: the other partition was silent then, and nobody asked later."""
+    refusals = iter([UnreachableError("late"), *[NotQueriedError("shortly before")] * 3])
+
+    class Broker(FakeCluster):
+        def replica(self, *_: object) -> ReplicaState:
+            raise next(refusals)
+
+    run = Run(tmp_path)
+    with Recorder(run, Clock()) as recorder:
+        observer = Observer(cast("Cluster", Broker([None])), recorder, Topic(partitions=2))
+        look = observer._replica_look(1)
+        look(cast("Probe", Broker([None])))
+        with pytest.raises(NotQueriedError):
+            look(cast("Probe", Broker([None])))
+    rows = run.table("events/replicas").to_pylist()
+    assert [(row["partition"], row["leo"]) for row in rows] == [(0, None), (1, None)]
 
 
 def test_zookeepers_quorum_is_not_asked_for(tmp_path: Path) -> None:

@@ -238,7 +238,7 @@ def _merged(
 def _silenced(
     observed: PartitionObservations, sends: Iterable[Mapping[str, Any]]
 ) -> PartitionObservations:
-    """Raise the last LEO of brokers that must have had an acknowledged record (acks=all).
+    """Increase the last observed LEO of brokers that must have had an acknowledged record.
 
     A broker may append a record and crash before the observer polls it again.
     """

@@ -312,7 +312,7 @@ def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> in
 
 
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
-    """Return whether two deliveries have the same count, and no member ended between them."""
+    """Return whether two deliveries have the same delivery count, and no member left between."""
     if holder["deliveries"] is None or holder["deliveries"] != taker["deliveries"]:
         return False
     return not any(holder["invoke_ns"] <= end <= ended_ns(taker) for end in ends.values())

@@ -75,7 +75,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row: columns of ``ROW``, ``NAMES`` and ``WORDS``; a few rows in this process."""
+        """Every row: columns of ``ROW``, ``NAMES`` and ``WORDS``; few rows are in memory."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)

@@ -1,4 +1,4 @@
-"""Convert the scanner's rows of numbers to a table of Highwater's operations."""
+"""Convert the rows of numbers of the EDN scanner to a table of Highwater's operations."""
 
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias

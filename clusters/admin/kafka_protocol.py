@@ -163,9 +163,7 @@ class ProtocolClient:
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
-            raise NotQueriedError(
-                f"{self._addresses[node]} did not respond to a request shortly before"
-            )
+            raise NotQueriedError(f"{self._addresses[node]} did not respond to an earlier request")
         try:
             return self._connection(node).ask(*requests)
         except UnreachableError:

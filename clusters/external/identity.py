@@ -112,7 +112,7 @@ def fitting_releases(identity: ClusterIdentity) -> list[Release]:
 
 
 def _bounds(identity: ClusterIdentity) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the first release with a Fetch version, and the first with the next one, if any."""
+    """Return the first release that has a version of Fetch, and the first that has a later one."""
     fetch = max(3, identity.fetch_version)
     oldest = max(first for version, first in FETCH.items() if version <= fetch)
     newer = [first for version, first in FETCH.items() if version > identity.fetch_version]

@@ -90,11 +90,11 @@ class BrokerInPod:
         )
 
     def kill(self) -> None:
-        """Kill the broker's process, and keep the next process from starting."""
+        """Kill the broker's process, and stop the process that Kubernetes starts in its place."""
         self._end("KILL")
 
     def stop(self) -> None:
-        """Shut the broker down, and keep the next process from starting."""
+        """Shut the broker down, and stop the process that Kubernetes starts in its place."""
         self._end("TERM")
 
     def restart(self) -> None:

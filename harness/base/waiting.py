@@ -1,7 +1,8 @@
 """Functions that wait for a condition, with a time limit and a message."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Generic, TypeVar
 
 from highwater.harness.base.errors import WaitTimeoutError
@@ -57,7 +58,19 @@ def await_condition(
 
 
 def _words(seen: object) -> str:
-    return "nothing" if seen is None or seen == "" else str(seen)
+    if seen is None or seen == "":
+        return "nothing"
+    names = [field.name for field in fields(seen)] if is_dataclass(seen) else []
+    names = names or getattr(seen, "_fields", [])  # a NamedTuple
+    if names:
+        seen = {name.replace("_", " "): getattr(seen, name) for name in names}
+    if isinstance(seen, Mapping):
+        return ", ".join(f"{name} {_words(value)}" for name, value in seen.items()) or "nothing"
+    if isinstance(seen, set | frozenset):
+        return f"[{', '.join(sorted(map(_words, seen)))}]"
+    if isinstance(seen, list | tuple):
+        return f"[{', '.join(map(_words, seen))}]"
+    return str(seen)
 
 
 class SteadyCondition(Generic[_T]):

@@ -40,7 +40,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """Return the steps with waits of at most ``most_s``; overlapping steps still overlap."""
+    """Shorten each wait between steps to ``most_s``; steps that overlapped still overlap."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):

@@ -107,7 +107,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault and a target, with the same number of random choices for every fault."""
+    """Draw a fault and a target. Every fault takes as many numbers from the random generator."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,

@@ -51,7 +51,7 @@ def transitions(
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether the last state of a path had no space for a part of its content."""
+    """Return whether the last state of a path did not fit into the model's fixed-size fields."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 

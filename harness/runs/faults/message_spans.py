@@ -1,4 +1,4 @@
-"""The single messages on which the relay acted, each from its arrival to its end."""
+"""The messages that the relay held, dropped, repeated, delayed or refused, with their times."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

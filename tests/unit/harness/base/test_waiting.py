@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from highwater.clusters.core.interfaces import PartitionState
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
+from highwater.harness.clients.groups.final_offsets import GroupAnswer
 
 
 def ticking() -> Iterator[float]:
@@ -29,7 +31,16 @@ def early() -> None:
 @pytest.mark.parametrize(
     ("look", "seen"),
     [
-        (lambda: {1: 5, 2: 2}, r"\{1: 5, 2: 2\}"),
+        (lambda: {1: 5, 2: 2}, "1 5, 2 2"),
+        (lambda: frozenset({3, 1}), r"\[1, 3\]"),
+        (
+            lambda: PartitionState(leader=2, leader_epoch=7, isr=(2, 3)),
+            r"leader 2, leader epoch 7, isr \[2, 3\]",
+        ),
+        (
+            lambda: GroupAnswer(begun_ns=5, end=None, offsets={0: 3}),
+            "begun ns 5, end nothing, offsets 0 3",
+        ),
         (early, "broker 2 is 3 records behind"),
         (lambda: None, "nothing"),
         (lambda: "", "nothing"),

@@ -123,7 +123,7 @@ def test_a_cluster_that_stays_behind_is_left_with_what_lags(
 ) -> None:
     monkeypatch.setattr(process, "_IN_SYNC_LIMIT_S", 0.05)
     made = Restarted(looks=1000)
-    message = r"in sync after the restart of broker 1; last seen: \['theirs-0 \(in sync"
+    message = r"in sync after the restart of broker 1; last seen: \[theirs-0 \(in sync"
     with pytest.raises(WaitTimeoutError, match=message):
         rolled(monkeypatch, made)
     assert made.done == ["1"]

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,12 @@ BEHIND, AHEAD = 0.0, 0.5
     ],
 )
 def test_records_have_the_time_of_their_producer(
-    kafka: str, client: str, choice: float, days: set[int], tmp_path: Path
+    kafka: str,
+    client: str,
+    choice: float,
+    days: set[int],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     plan = Plan(
         kafka=kafka,
@@ -58,3 +64,4 @@ def test_records_have_the_time_of_their_producer(
     ages = [round((time_ms / 1000 - time.time()) / 86_400) for time_ms in records.timestamp_ms]
     assert set(ages) == days
     assert ages[-1] == 0
+    record_property("fault", f"client-clock-bump {kafka} local")

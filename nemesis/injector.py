@@ -64,6 +64,7 @@ class Nemesis:
         levels: the software levels of an upgrade, including the first.
         stopped: returns whether the run must end early.
         program: the program under test, if there is one.
+        shift_clients: moves the clock of the clients' processes; see ``FaultTarget``.
 
     Attributes:
         missed: reasons why injected faults had no effect, so that the run proves nothing.
@@ -77,7 +78,9 @@ class Nemesis:
         levels: Iterable[Level] = (),
         stopped: Callable[[], bool] = lambda: False,
         program: ProgramUnderTest | None = None,
+        shift_clients: Callable[[float], None] | None = None,
     ) -> None:
+        self._shift_clients = shift_clients
         self._program = program
         self._stopped = stopped
         self._levels = tuple(levels)
@@ -154,6 +157,7 @@ class Nemesis:
             client=client,
             message=message,
             program=self._program,
+            shift_clients=self._shift_clients,
             miss=self.missed.append,
             meanwhile=meanwhile,
             healing=lambda: self._healing,
@@ -292,4 +296,5 @@ def _target(chosen: Fault, broker: int | None, message: str) -> str:
         return f"the message {message}"
     if chosen.scope == "broker":
         return f"{'the network of ' * chosen.on_wire}broker {broker}"
-    return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"
+    every = {"cluster": "every broker", "clients": "every client"}
+    return every.get(chosen.scope, f"the {chosen.scope}")

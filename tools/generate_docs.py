@@ -4,6 +4,7 @@
 """
 
 import inspect
+import json
 import re
 import sys
 from collections import Counter
@@ -64,6 +65,8 @@ _FAULTS_INTRO: Final = (
     " cluster](external.md); *none* means that requests are enough. A fault without italics needs a"
     " cluster that Highwater starts.\n"
 )
+EFFECTS: Final = DOCS / "fault-effects.json"
+_EFFECTS_NOTE: Final = "Tests (`tests/kafka`) have seen effect and healing on these brokers:\n"
 _TARGETS_NOTE: Final = "A broker's id may also be a target: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102"
@@ -162,6 +165,9 @@ def faults() -> str:
             "\n## Where they are not available\n",
             _WHERE_NOTE,
             *where,
+            "\n## Seen from outside\n",
+            _EFFECTS_NOTE,
+            _effects(every),
             "\n## Targets\n",
             _TARGETS_NOTE,
             table(("target", "its meaning at the time of the fault"), targets),
@@ -173,6 +179,19 @@ def faults() -> str:
             table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
         ]
     )
+
+
+def _effects(every: Iterable[Fault]) -> str:
+    """Return a table of the drivers on which a test has seen each fault's effect, by release."""
+    effects: dict[str, dict[str, list[str]]] = json.loads(EFFECTS.read_text("utf-8"))
+    releases = [name for name in CATALOGUE if any(name in row for row in effects.values())]
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for fault in every:
+        if row := effects.get(fault.name):
+            cells = tuple(", ".join(row.get(release, ["-"])) for release in releases)
+            alike.setdefault(cells, []).append(f"`{fault.name}`")
+    rows = [(", ".join(names), *cells) for cells, names in alike.items()]
+    return table(("fault", *releases), rows)
 
 
 def _families(every: Iterable[Fault]) -> Iterator[str]:

@@ -65,6 +65,13 @@ class RealNode:
         free = next(number for number in itertools.count() if str(number) not in used)
         self._limit(resource.RLIMIT_NOFILE, free if limited else None)
 
+    def limit_memory(self, spare_mb: int | None) -> None:
+        """Set the JVM's soft limit for private writable memory, which includes Java's heap."""
+        status = Path(f"/proc/{self._pid()}/status").read_text("ascii").splitlines()
+        [used_kb] = [int(line.split()[1]) for line in status if line.startswith("VmData:")]
+        most = None if spare_mb is None else used_kb * 1024 + spare_mb * 2**20
+        self._limit(resource.RLIMIT_DATA, most)
+
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
         """Set the limits of the node's container; see ``ClusterNode.limit_container``."""
         self._node.limit_container(cpus=cpus, spare_mb=spare_mb)

@@ -117,6 +117,10 @@ class RealBroker(RealNode):
         self._node.launch()
         self._node.wait_for(self._node.require_listening, "to listen")
 
+    def resolve(self, names: Mapping[int, int | None]) -> None:
+        """Write the broker's hosts file."""
+        self._layout.resolve(self._id, names)
+
     def restart(self) -> None:
         """Stop the broker, and start it, even if the stop failed."""
         try:

@@ -105,6 +105,7 @@ class NodeOptions:
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
         tiered: whether brokers have a remote tier (KIP-405), in a folder that all brokers share.
         clocks: whether each node has a wall clock of its own.
+        names: whether brokers reach each other by name.
     """
 
     trace_flushes: bool = False
@@ -114,6 +115,7 @@ class NodeOptions:
     dynamic_quorum: bool = False
     tiered: bool = False
     clocks: bool = False
+    names: bool = False
 
 
 PLAIN: Final = NodeOptions()
@@ -287,6 +289,18 @@ class ClusterNode(Protocol):
             HarnessError: the node is down, or is not a process of this machine.
         """
 
+    def limit_memory(self, spare_mb: int | None) -> None:
+        """Limit the memory that the node can allocate outside of Java's heap; None ends the limit.
+
+        A thread that gets no memory fails with OutOfMemoryError, or the process ends.
+
+        Args:
+            spare_mb: the megabytes that the node can still allocate.
+
+        Raises:
+            HarnessError: the node is down, or is not a process of this machine.
+        """
+
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
         """Set the limits of the node's container, also for its later starts. None means no limit.
 
@@ -362,6 +376,19 @@ class Broker(ClusterNode, Protocol):
 
     def restart(self) -> None:
         """Shut the broker down cleanly and start it again, as an administrator does."""
+
+    def resolve(self, names: Mapping[int, int | None]) -> None:
+        """Change the addresses that this broker gets when it looks up other brokers' names.
+
+        Kafka looks up a name only when it connects. A restart keeps the change.
+
+        Args:
+            names: broker id to the id of the broker whose address its name gets; None if the lookup
+                fails. Names of other brokers get their own addresses.
+
+        Raises:
+            HarnessError: the brokers have no names (``NodeOptions.names``).
+        """
 
 
 class Coordinator(ClusterNode, Protocol):

@@ -74,6 +74,9 @@ class ExternalBroker:
     def limit_descriptors(self, *, limited: bool) -> None:
         self._out_of_reach(limited)
 
+    def limit_memory(self, spare_mb: int | None) -> None:
+        self._out_of_reach(spare_mb)
+
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
         self._out_of_reach(cpus, spare_mb)
 
@@ -85,6 +88,9 @@ class ExternalBroker:
 
     def shift_clock(self, offset_s: float) -> None:
         self._out_of_reach(offset_s)
+
+    def resolve(self, names: Mapping[int, int | None]) -> None:
+        self._out_of_reach(names)
 
     def kill(self) -> None:
         if self.state != "down":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.clusters.local.jvm_process import ChildProcess
-from highwater.clusters.nodes import jvm
+from highwater.clusters.nodes import broker_clock, jvm
 from highwater.clusters.releases.jars import clients_classpath
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.scratch import scratch
@@ -30,6 +30,8 @@ class ClientJvm:
 
     Args:
         log: file to which the JVM writes its log.
+        clock: path of a log; the JVM has the clock of the file beside it (``broker_clock``). None:
+            the JVM has the clock of this machine.
 
     Attributes:
         port: port on which the JVM listens.
@@ -39,7 +41,7 @@ class ClientJvm:
         HarnessError: the JVM does not start.
     """
 
-    def __init__(self, release: Release, log: Path) -> None:
+    def __init__(self, release: Release, log: Path, clock: Path | None = None) -> None:
         self.release = release
         self._folder = scratch("java-clients")
         runtime = jvm.Runtime(
@@ -60,7 +62,7 @@ class ClientJvm:
         self._output = self._folder / "output"
         self._process = ChildProcess(
             f"the Java clients of {release.name}",
-            command,
+            broker_clock.command(command, clock) if clock else command,
             log=self._output,
             directory=self._folder,
             environment=jvm.environment(),

@@ -13,7 +13,7 @@ from highwater.clusters.core.addresses import (
     InternalAddresses,
     require_free,
 )
-from highwater.clusters.core.interfaces import NodeOptions
+from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes import broker_clock, flush_trace, jvm
 from highwater.clusters.nodes.site import NodePlan
@@ -35,24 +35,15 @@ def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptio
     """
     if options.clocks:
         broker_clock.library()
-    return LocalSite(
-        release,
-        brokers,
-        _sharing(release),
-        wired=wired,
-        controllers=options.controllers,
-        traced=options.trace_flushes,
-        tiered=options.tiered,
-        clocks=options.clocks,
-    )
+    return LocalSite(release, brokers, _sharing(release), wired=wired, options=options)
 
 
 class LocalSite:
     """Runs a cluster's nodes on this machine: a guard process for each JVM, and an address group.
 
     Attributes:
-        inside: the addresses at which nodes connect to each other. With a relay, brokers since
-            0.10.2 listen for other brokers on a second port.
+        inside: the addresses at which nodes connect to each other. With a relay or with names,
+            brokers since 0.10.2 listen for other brokers on a second port.
     """
 
     def __init__(
@@ -62,18 +53,13 @@ class LocalSite:
         sharing: Sequence[str],
         *,
         wired: bool = False,
-        controllers: int = 1,
-        traced: bool = False,
-        tiered: bool = False,
-        clocks: bool = False,
+        options: NodeOptions = PLAIN,
     ) -> None:
-        self._traced = traced
-        self._clocks = clocks
-        self._tiered = tiered
+        self._options = options
         self._runtimes = {release.name: self._runtime(release, sharing)}
-        self.public = AddressGroup(brokers, controllers)
+        self.public = AddressGroup(brokers, options.controllers)
         self.inside: Addresses = self.public
-        if wired and release.number >= LISTENER_NAMES:
+        if (wired or options.names) and release.number >= LISTENER_NAMES:
             self.inside = InternalAddresses(
                 brokers=self.public.peers,
                 coordination=self.public.coordination,
@@ -94,11 +80,11 @@ class LocalSite:
 
     def begin(self, plan: NodePlan) -> ChildProcess:
         require_free(plan.public, plan.title)
-        if self._clocks:
+        if self._options.clocks:
             plan = replace(plan, command=broker_clock.command(plan.command, plan.log))
         return ChildProcess(
             plan.title,
-            flush_trace.command(plan) if self._traced else plan.command,
+            flush_trace.command(plan) if self._options.trace_flushes else plan.command,
             log=plan.log,
             directory=plan.log.parent,
             environment=jvm.environment(),
@@ -113,7 +99,7 @@ class LocalSite:
         self.public.close()
 
     def _runtime(self, release: Release, sharing: Sequence[str]) -> jvm.Runtime:
-        more = remote_storage_classpath(release) if self._tiered else []
+        more = remote_storage_classpath(release) if self._options.tiered else []
         jars = tuple(str(path) for path in [*classpath(release), *more])
         return jvm.Runtime(java=str(jvm.java()), jars=jars, sharing=tuple(sharing))
 

@@ -8,6 +8,7 @@ library, so no privilege is necessary. A container mounts the library.
 ``FAKETIME_FORCE_MONOTONIC_FIX`` must be 0: otherwise a thread's waits with a timeout end at once.
 """
 
+import contextlib
 import platform
 import shutil
 import sys
@@ -15,6 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+import psutil
 
 from highwater.clusters.releases.client_wheels import wheel_folder
 from highwater.harness.base.errors import HarnessError
@@ -103,6 +106,25 @@ def shift(log: Path, offset_s: float) -> None:
         lambda age_s: age_s > READ_EVERY_S,
         what=f"{log.stem} to read its new clock offset",
         limit_s=5.0 * READ_EVERY_S,
+    )
+
+
+def shift_children(log: Path, offset_s: float) -> None:
+    """Set the offset of the clock that child processes of this process share.
+
+    Raises:
+        HarnessError: no child process has this clock. A statically linked program cannot have it.
+    """
+    variable = f"FAKETIME_TIMESTAMP_FILE={clock_of(log)}".encode()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(OSError):  # the child has ended
+            process = Path("/proc") / str(child.pid)
+            preloaded = _LIBRARY.encode() in (process / "maps").read_bytes()
+            if preloaded and variable in (process / "environ").read_bytes().split(b"\0"):
+                return shift(log, offset_s)
+    raise HarnessError(
+        "no client process takes its time from the C library",
+        hint="Leave clock faults of clients out.",
     )
 
 

@@ -5,6 +5,7 @@ import errno
 import shutil
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from uuid import UUID
@@ -12,7 +13,7 @@ from uuid import UUID
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.core.java_properties import to_properties
-from highwater.clusters.nodes import config_files, jvm, kraft_features
+from highwater.clusters.nodes import broker_names, config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
 from highwater.clusters.nodes.wiring import Wiring
@@ -98,12 +99,15 @@ class Layout:
         """Write a broker's settings for a release, and return its plan."""
         public, inside = self._site.public.brokers[broker_id], self._site.inside.brokers[broker_id]
         wiring = self._wiring
+        advertised = self._peer(broker_id)
+        if self._options.names:
+            advertised = replace(advertised, host=broker_names.name_of(broker_id))
         properties = config_files.broker(
             release,
             broker_id,
             public=public,
             inside=inside,
-            advertised=wiring.peers[broker_id] if wiring else inside,
+            advertised=advertised,
             log_directories=self.log_directories(broker_id),
             coordination=(
                 wiring.coordination[broker_id] if wiring else self._site.inside.coordination
@@ -113,14 +117,46 @@ class Layout:
                 **self._remote_tier(),
                 **self._overrides,
                 **settings,
-                **(wiring.client_listeners(broker_id) if wiring else {}),
+                **(wiring.client_listeners(broker_id, advertised) if wiring else {}),
             },
         )
         file = self._write(f"broker-{broker_id}.properties", properties)
         name, addresses = f"broker-{broker_id}", (public, inside)
+        names = {}
+        if self._options.names:
+            names = broker_names.properties(self.coordination, broker_id, self._hosts())
         return self._plan(
-            name, file, addresses, folder=self.replicas / str(broker_id), release=release
+            name,
+            file,
+            addresses,
+            folder=self.replicas / str(broker_id),
+            release=release,
+            properties=names,
         )
+
+    def resolve(self, broker_id: int, names: Mapping[int, int | None]) -> None:
+        """Write a broker's hosts file; see ``Broker.resolve`` in ``clusters.core.interfaces``."""
+        if not self._options.names:
+            raise HarnessError(
+                "the brokers reach each other by address",
+                hint="Add a fault of names to the plan before the brokers start.",
+            )
+        broker_names.write(self.coordination, broker_id, self._hosts(names))
+
+    def _hosts(self, names: Mapping[int, int | None] = MappingProxyType({})) -> dict[str, str]:
+        """Return the name and address of each broker that can be looked up."""
+        places = {other: names.get(other, other) for other in self._site.public.brokers}
+        return {
+            broker_names.name_of(other): self._peer(place).host
+            for other, place in places.items()
+            if place is not None
+        }
+
+    def _peer(self, broker_id: int) -> Address:
+        """Return the address at which other brokers reach a broker."""
+        if self._wiring:
+            return self._wiring.peers[broker_id]
+        return self._site.inside.brokers[broker_id]
 
     def _rack(self, broker_id: int) -> dict[str, str]:
         """Return settings with which consumers fetch from a follower in their rack (KIP-392)."""
@@ -244,6 +280,7 @@ class Layout:
         *,
         release: Release,
         folder: Path | None = None,
+        properties: Mapping[str, str] = MappingProxyType({}),
     ) -> NodePlan:
         kafka = not name.startswith(_ZOOKEEPER)
         command = jvm.command(
@@ -255,6 +292,7 @@ class Layout:
                 "java.io.tmpdir": str(self.scratch),
                 **jvm.write_logging(release, self.coordination),
                 **({} if kafka else _ZOOKEEPER_PROPERTIES),
+                **properties,
             },
         )
         public, inside = addresses

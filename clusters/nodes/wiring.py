@@ -97,11 +97,15 @@ class Wiring:
             dict(zip(brokers, before_clients, strict=False)) if clients else {}
         )
 
-    def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return ``advertised.listeners`` with the relay's address for clients, if they use it."""
+    def client_listeners(self, broker: int, internal: Address) -> dict[str, str]:
+        """Return ``advertised.listeners`` with the relay's address for clients, if they use it.
+
+        Args:
+            internal: address for other brokers.
+        """
         if not (self.clients and self._listeners):
             return {}
-        external, internal = self.clients[broker], self.peers[broker]
+        external = self.clients[broker]
         return {"advertised.listeners": f"EXTERNAL://{external},INTERNAL://{internal}"}
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.clusters.nodes.broker_clock import ClockJournal
+from highwater.harness.releases.cluster_facts import POSITIONS
 from highwater.harness.runs.faults.clock_notes import clock_note
 
 _PARTITION: Final = r"\[?(?P<topic>[\w.-]+)[,-](?P<partition>\d+)\]?"
@@ -87,6 +88,8 @@ _PATTERNS: Final = tuple(
                 r"|BrokerServer id=\d+\] shutting down|Terminating process due to signal SIGTERM"
             ),
         ),
+        # GroupMetadataManager.loadGroupsAndOffsets, before 4.0
+        ("unloaded", rf"Error (?:in )?loading offsets from \[?{POSITIONS}[-,]0\b"),
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
 )

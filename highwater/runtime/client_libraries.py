@@ -8,6 +8,7 @@ from typing import Final
 
 from highwater.clusters.local.client_driver import ClientDriverProcess
 from highwater.clusters.local.client_jvm import ClientJvm
+from highwater.clusters.nodes import broker_clock
 from highwater.clusters.releases.client_wheels import wheel_folder
 from highwater.clusters.releases.jars import clients_classpath
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
@@ -15,7 +16,10 @@ from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.releases.client_choice import DRIVER, read_client
 from highwater.harness.runs.plan import Plan
+from highwater.nemesis.schedules.cluster_needs import client_clocks
 
+CLIENTS_LOG: Final = "clients.log"
+"""The log of the clients in this process. The clock of other client processes is beside it."""
 JAVA_LOG: Final = "java-clients.log"
 DRIVER_LOG: Final = "client-driver.log"
 READERS_LOG: Final = "java-readers.log"
@@ -93,6 +97,7 @@ def open_library(plan: Plan, logs: Path) -> OpenLibrary:
 
 def _opened(plan: Plan, word: str, jvm_log: Path) -> OpenLibrary:
     choice = read_client(word, plan.played_on)
+    clock = jvm_log.with_name(CLIENTS_LOG) if client_clocks(plan) else None
     if choice.command:
         from highwater.harness.clients.drivers.driver_clients import DriverClients  # noqa: PLC0415 - for runs with it alone
 
@@ -100,6 +105,8 @@ def _opened(plan: Plan, word: str, jvm_log: Path) -> OpenLibrary:
         command = choice.command
         if choice.wheel:
             command = ("env", f"PYTHONPATH={wheel_folder(choice.wheel)}", *command)
+        if clock:
+            command = tuple(broker_clock.command(command, clock))
         ours = choice.library != DRIVER
         driver = DriverClients(lambda: ClientDriverProcess(command, driver_log), every=ours)
         return OpenLibrary(library=driver, close=driver.close, names=driver.libraries)
@@ -109,7 +116,7 @@ def _opened(plan: Plan, word: str, jvm_log: Path) -> OpenLibrary:
     from highwater.harness.clients.libraries.java_gateway import KafkaGateway  # noqa: PLC0415
 
     with contextlib.ExitStack() as opened:
-        jvm = ClientJvm(choice.release, jvm_log)
+        jvm = ClientJvm(choice.release, jvm_log, clock)
         opened.callback(jvm.close)
         java = JavaClients(KafkaGateway(jvm.port, jvm.token, choice.release.number))
         opened.callback(java.close)

@@ -22,6 +22,7 @@ from highwater.clusters.core.interfaces import (
 )
 from highwater.clusters.drivers import open_cluster
 from highwater.clusters.external import cluster as external
+from highwater.clusters.nodes import broker_clock
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
@@ -39,11 +40,11 @@ from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules import generator, step_executor
-from highwater.nemesis.schedules.cluster_needs import clocks, dynamic_quorum, wired
+from highwater.nemesis.schedules.cluster_needs import clocks, dynamic_quorum, names, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.broker_log_parser import endings, log_lines
-from highwater.runtime.client_libraries import download_libraries
+from highwater.runtime.client_libraries import CLIENTS_LOG, download_libraries
 from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
@@ -113,6 +114,7 @@ def node_options(plan: Plan) -> NodeOptions:
         dynamic_quorum=dynamic_quorum(plan),
         tiered=plan.tiered,
         clocks=clocks(plan),
+        names=names(plan),
     )
 
 
@@ -147,7 +149,15 @@ def conduct(
         _prepare_sharing(plan, cluster)
         fault_log = ProgressLine(recorder)
         program = _program(plan, run, cluster, recorder)
-        nemesis = Nemesis(cluster, fault_log, plan.topic, levels(plan), stop.is_set, program)
+        nemesis = Nemesis(
+            cluster,
+            fault_log,
+            plan.topic,
+            levels(plan),
+            stop.is_set,
+            program,
+            functools.partial(broker_clock.shift_children, run.logs / CLIENTS_LOG),
+        )
         with (
             wire_watched(cluster.network, plan, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,

@@ -56,7 +56,7 @@ from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.topics.record_keys import keyed_name
-from highwater.runtime.client_libraries import open_libraries
+from highwater.runtime.client_libraries import CLIENTS_LOG, open_libraries
 
 _GRACE_S: Final = 2.0
 _LAST_S: Final = 1.0
@@ -133,7 +133,7 @@ class RunningWorkload:
         self._bootstrap = bootstrap
         self._access = release(plan.kafka).client if access is None else access
         self._recorder = recorder
-        self._log = clients.open_log(run.logs / "clients.log")
+        self._log = clients.open_log(run.logs / CLIENTS_LOG)
         self._feed = _feed(plan)
         self._clients = open_libraries(plan, run.logs)
         self._stop = threading.Event()

@@ -1,4 +1,4 @@
-"""Faults of the machine under a broker or controller: its clock, its disk, its resource limits.
+"""Faults of the machine under a node: its clock, its disk, its limits, the names that it looks up.
 
 The process keeps running. A preloaded library shifts its clock (``clusters.nodes.broker_clock``),
 and strace changes its system calls (``clusters.nodes.syscall_injection``). Both also work for
@@ -21,7 +21,8 @@ from highwater.checkers.kafka_files.checkpoints import (
 )
 from highwater.clusters.core.interfaces import Broker, Cluster, ClusterNode
 from highwater.clusters.core.system_calls import FLUSHES, READS, WRITES, CallRule
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.clusters.nodes.wiring import LISTENER_NAMES
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect
@@ -30,6 +31,8 @@ from highwater.nemesis.faults.coordination import start_nodes
 from highwater.nemesis.faults.registry import (
     CLOCKS,
     IPTABLES,
+    NAMES,
+    OWN_PROCESS,
     STRACE,
     AimedBody,
     FaultTarget,
@@ -55,6 +58,9 @@ _STALL: Final = "delay_enter=600000000"
 _SLOW_MS: Final = (20, 200)
 _PERCENT: Final = (2, 20)
 _SPARE_MB: Final = 16
+TWO_MB: Final = 1.5 / _SPARE_MB
+"""The value of ``FaultTarget.choice`` that leaves a broker 2 MB."""
+
 _LOST: Final = (0.05, 0.5)
 _FAILS_S: Final = 15.0
 """The longest wait for a system call that a fault changes. Kafka makes such calls when it writes
@@ -140,6 +146,30 @@ def clock_bump(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         yield f"the clock of {_title(cluster, aim)} is {abs(offset_s):g} s {side}"
     finally:
         _shift(nodes, 0.0)
+
+
+@aimed("client-clock-bump", at="clients", needs=OWN_PROCESS)
+def client_clock_bump(_: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Step the wall clock of the producers' process by -1, 1 or 8 days.
+
+    By whole days, because the judge reads only the time of day in a client's log.
+
+    Raises:
+        NothingDoneError: no client has a process whose clock can move.
+    """
+    days = tuple(offset_s for offset_s in BUMPS_S if offset_s % _DAY_S == 0)
+    offset_s, shift = _choose(aim, days), aim.shift_clients
+    if shift is None:
+        raise NothingDoneError("there are no clients")
+    side = "ahead" if offset_s > 0 else "behind"
+    try:
+        shift(offset_s)
+    except HarnessError as error:
+        raise NothingDoneError(error.message) from error
+    try:
+        yield f"the clock of the producers' process is {abs(offset_s):g} s {side}"
+    finally:
+        shift(0.0)
 
 
 @_of_controllers_too("clock-strobe", CLOCKS)
@@ -284,6 +314,23 @@ def no_descriptors(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
+@aimed("no-memory")
+def no_memory(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Let a broker allocate only 1 to 16 MB more (RLIMIT_DATA); its threads may end."""
+    target, spare_mb = cluster.brokers[aim.victim], _spare_mb(aim)
+    target.limit_memory(spare_mb)
+    try:
+        yield f"broker {target.id} can allocate {spare_mb} MB more"
+    finally:
+        if target.state == "running":
+            target.limit_memory(None)
+        target.start()
+
+
+def _spare_mb(aim: FaultTarget) -> int:
+    return 1 + int(aim.choice * _SPARE_MB)
+
+
 @aimed("cpu-starved", why_not=_containers)
 def cpu_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Limit a broker's container to 2 to 20 % of one processor."""
@@ -296,7 +343,7 @@ def cpu_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 @aimed("memory-starved", why_not=_containers)
 def memory_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Leave a broker's container 1 to 16 MB of free memory; the kernel may kill the broker."""
-    spare_mb = 1 + int(aim.choice * _SPARE_MB)
+    spare_mb = _spare_mb(aim)
     says = f"has {spare_mb} MB of memory left"
     yield from _limited(cluster.brokers[aim.victim], says, spare_mb=spare_mb)
 
@@ -324,3 +371,52 @@ def packets_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         if target.state == "running":
             target.lose_packets(0.0)
         target.start()
+
+
+def _two_listeners(kafka: Release, _: str) -> str:
+    if kafka.number >= LISTENER_NAMES:
+        return ""
+    return "before 0.10.2 brokers and clients use the same address (KIP-103)"
+
+
+@fault("dns-fails", why_not=_two_listeners, needs=NAMES)
+def dns_fails(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Restart a broker which then cannot resolve the other brokers' names."""
+    target = cluster.brokers[broker]
+    target.resolve(dict.fromkeys(_others(cluster, broker)))
+    try:
+        target.restart()
+        yield f"broker {broker} has restarted, and resolves no other broker's name"
+    finally:
+        target.resolve({})
+        target.start()
+
+
+@fault("dns-lies", why_not=_two_listeners, needs=NAMES)
+def dns_lies(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Restart a broker which then connects to the wrong brokers; healing restarts it again.
+
+    A broker does not verify which broker it has reached, so it keeps the wrong connections.
+    """
+    others, target = _others(cluster, broker), cluster.brokers[broker]
+    wrong = dict(zip(others, [*others[1:], broker], strict=True))
+    target.resolve(wrong)
+    try:
+        target.restart()
+        names = ", ".join(f"{other} at broker {place}" for other, place in wrong.items())
+        yield f"broker {broker} has restarted, and looks for broker {names}"
+    finally:
+        target.resolve({})
+        target.restart()
+
+
+def _others(cluster: Cluster, broker: int) -> list[int]:
+    """Return the other brokers.
+
+    Raises:
+        NothingDoneError: there is no other broker.
+    """
+    others = sorted({*cluster.brokers} - {broker})
+    if not others:
+        raise NothingDoneError("the cluster has only one broker")
+    return others

@@ -11,7 +11,12 @@ from functools import wraps
 from typing import Final, Literal, Protocol
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.nodes import broker_clock, packet_loss, syscall_injection
+from highwater.clusters.nodes import (
+    broker_clock,
+    broker_names,
+    packet_loss,
+    syscall_injection,
+)
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -21,10 +26,13 @@ from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.steps import current_fault
 
-Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
+Scope = Literal[
+    "broker", "topic", "coordination", "cluster", "client", "clients", "message", "program"
+]
 """The kind of a fault's target: one broker; the topic under test, changed by requests to running
-brokers; ZooKeepers or KRaft controllers; all brokers; one client; messages of one kind; or the
-program under test. Two faults with the same target must not overlap."""
+brokers; ZooKeepers or KRaft controllers; all brokers; one client; the processes of all clients;
+messages of one kind; or the program under test. Two faults with the same target must not overlap.
+"""
 
 
 class NothingDoneError(HarnessError):
@@ -107,6 +115,8 @@ class FaultTarget:
         client: name of the target client; empty if the fault hits no client, or may hit any client.
         message: the notation of the target message; see ``nemesis.message_spec``.
         program: the program under test; None if the run has no such program.
+        shift_clients: sets the difference, in seconds, between the clock of the clients' processes
+            and this machine's clock; None outside of a run.
         note: records an event during the injection; the arguments are a text and a broker.
         miss: records why the fault had no effect; then the run proves nothing.
         meanwhile: called during the injection, so that a story can send records.
@@ -123,6 +133,7 @@ class FaultTarget:
     client: str = ""
     message: str = ""
     program: ProgramUnderTest | None = None
+    shift_clients: Callable[[float], None] | None = None
     note: Callable[[str, int | None], None] = lambda _says, _broker: None
     miss: Callable[[str], None] = lambda _why: None
     meanwhile: Callable[[], None] = lambda: None
@@ -157,6 +168,8 @@ Needs = Literal[
     "strace",
     "libfaketime",
     "iptables",
+    "names",
+    "--client",
     "no groups",
     "--tiered",
 ]
@@ -167,6 +180,8 @@ TRACES: Final = "--trace-flushes"
 STRACE: Final = "strace"
 CLOCKS: Final = "libfaketime"
 IPTABLES: Final = "iptables"
+NAMES: Final = "names"
+OWN_PROCESS: Final = "--client"
 LOG_DIRS: Final = "--log-dirs"
 KEYS: Final = "--keys"
 PROGRAM: Final = "highwater app"
@@ -176,10 +191,9 @@ OF_MACHINE: Final[Mapping[Needs, Callable[[], str]]] = {
     STRACE: syscall_injection.why_not,
     CLOCKS: broker_clock.why_not,
     IPTABLES: packet_loss.why_not,
+    NAMES: broker_names.why_not,
 }
-"""For each program that faults need on this machine: a function that returns why the program is not
-usable.
-"""
+"""For each need that depends on this machine: a function that returns why it is not met."""
 
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
@@ -215,7 +229,9 @@ class Fault:
             ``--log-dirs``: several log directories. ``--keys``: a compacted topic.
             ``--tiered``: a remote tier. ``highwater app``: a program under test. ``strace``,
             ``libfaketime``, ``iptables``: programs that change system calls, clocks or the
-            network. ``no groups``: the fault deletes records that a group may not have read.
+            network. ``names``: brokers that reach each other by name. ``--client``: producers
+            in a process of their own. ``no groups``: the fault deletes records that a group may
+            not have read.
         commands: the commands that the fault needs in an external cluster's inventory; None if
             commands cannot inject the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
@@ -331,6 +347,7 @@ def fault(
     name: str,
     *,
     why_not: WhyNot = anywhere,
+    needs: Needs = "",
     commands: Collection[str] | None = None,
     awaits_coordination: bool = False,
 ) -> Callable[[Body], Body]:
@@ -341,9 +358,13 @@ def fault(
         def of_victim(cluster: Cluster, target: FaultTarget) -> Iterator[str | FaultEffect]:
             return body(cluster, target.victim)
 
-        aimed(name, why_not=why_not, commands=commands, awaits_coordination=awaits_coordination)(
-            of_victim
-        )
+        aimed(
+            name,
+            why_not=why_not,
+            needs=needs,
+            commands=commands,
+            awaits_coordination=awaits_coordination,
+        )(of_victim)
         return body
 
     return register

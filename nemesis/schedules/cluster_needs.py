@@ -3,7 +3,7 @@
 from typing import Final
 
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.faults.registry import CLOCKS, Fault, find_fault
+from highwater.nemesis.faults.registry import CLOCKS, NAMES, OWN_PROCESS, Fault, find_fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.stories.registry import STORIES
 
@@ -38,6 +38,24 @@ def clocks(plan: Plan) -> bool:
     """
     by_story = plan.story in STORIES and STORIES[plan.story].needs.machine == CLOCKS
     return by_story or any(fault.needs == CLOCKS for fault in _faults(plan))
+
+
+def names(plan: Plan) -> bool:
+    """Return whether brokers of the plan must reach each other by name.
+
+    Raises:
+        UsageError: the plan names a fault that does not exist.
+    """
+    return any(fault.needs == NAMES for fault in _faults(plan))
+
+
+def client_clocks(plan: Plan) -> bool:
+    """Return whether the processes of the plan's clients need their own clock.
+
+    Raises:
+        UsageError: the plan names a fault that does not exist.
+    """
+    return any(fault.needs == OWN_PROCESS for fault in _faults(plan))
 
 
 def _faults(plan: Plan) -> list[Fault]:

@@ -16,6 +16,7 @@ from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.limits import WEIGHT
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release
+from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
@@ -27,6 +28,7 @@ from highwater.nemesis.faults.registry import (
     LOG_DIRS,
     NO_GROUPS,
     OF_MACHINE,
+    OWN_PROCESS,
     PROGRAM,
     STRACE,
     TIERED,
@@ -241,6 +243,11 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             not (workload.members or workload.transform or plan.program),
             "deletes records that a group may not have read",
             "Leave out the fault, or the group.",
+        ),
+        OWN_PROCESS: (
+            plan.client != LIBRDKAFKA,
+            "moves the clock of the producers, but librdkafka's run in Highwater's own process",
+            "Add --client java, or another client with a process of its own.",
         ),
         TIERED: (plan.tiered, "needs a remote tier", "Add --tiered."),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),

@@ -53,7 +53,7 @@ def check_steps(plan: Plan, kafka: Release) -> None:
     for target, wire in sorted({(step.target, _on_wire(step)) for step in named}):
         steps = [step for step in named if (step.target, _on_wire(step)) == (target, wire)]
         _refuse_overlap([*steps, *alone], f"broker {target}")
-    for scope in ("topic", "coordination", "cluster", "client", "program"):
+    for scope in ("topic", "coordination", "cluster", "client", "clients", "program"):
         _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
 
 

@@ -34,6 +34,7 @@ _FAMILIES: Final = (
     "clients.expired_positions",
     "clients.removed_groups",
     "clients.busy_coordinator",
+    "clients.unloaded_groups",
     "clients.recreated_topics",
 )
 

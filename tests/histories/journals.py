@@ -78,6 +78,7 @@ def contradicted(
     answer: int | None,
     group_goes: bool = False,
     aborted: bool = False,
+    unloaded: bool = False,
     kafka: str = "4.0.0",
 ) -> Run:
     """A transaction commits offset 1 of the group; then the coordinator is asked.
@@ -85,8 +86,11 @@ def contradicted(
     Args:
         group_goes: whether the group is removed while the transaction is open.
         aborted: whether a transaction of the same producer was aborted before.
+        unloaded: whether a broker has logged that it could not load the groups' offsets.
     """
     run = RunBuilder(path, kafka=kafka, workload=Workload(transactions=True, idempotence=True))
+    if unloaded:
+        run.log_line(2, "unloaded", f"ERROR Error loading offsets from {OFFSETS_TOPIC}-0 (k.c.g)")
     run.everywhere([(0, 0, "m0")])
     gone = struct.pack(">hh", 2, len(GROUP)) + GROUP.encode(), None
     log, end = b"", 0

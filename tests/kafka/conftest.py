@@ -1,9 +1,11 @@
 """Real clusters for tests: opened once a module, or one for a single test."""
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,10 +16,26 @@ from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import MODERN, release
 
+EFFECTS: Final = Path(__file__).parents[2] / "docs" / "fault-effects.json"
+"""For each fault and release, the drivers on which a test has seen its effect from outside."""
+
 Opener = Callable[..., RealCluster]
 OLDEST = "0.9.0.1"
 SAMPLED = ("0.10.2.2", MODERN)
 """The oldest that both drivers have, and the newest; stories run on the whole sample."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Where HIGHWATER_EFFECTS is set, write the faults of tests that have passed to the file."""
+    if report.when != "call" or not report.passed or not os.environ.get("HIGHWATER_EFFECTS"):
+        return
+    for name, value in report.user_properties:
+        if name == "fault":
+            fault, kafka, driver = str(value).split()
+            effects = json.loads(EFFECTS.read_text("utf-8"))
+            drivers = effects.setdefault(fault, {}).setdefault(kafka, [])
+            drivers[:] = sorted({*drivers, driver})
+            EFFECTS.write_text(json.dumps(effects, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 @pytest.fixture(scope="session")

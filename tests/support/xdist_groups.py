@@ -14,6 +14,7 @@ DOCKER: Final = tuple(
         "cluster",
         "containers",
         "controllers",
+        "machine_faults",
         "plugin",
         "wire",
         "wire_clients",

@@ -3,7 +3,8 @@
 The log shows each cause. The group was removed while its first offsets were in an open transaction
 (KAFKA-19163). A transaction ended late, and removed the offsets of the producer's next transaction
 (KAFKA-17507). The group became classic before a member of KIP-848 joined (KAFKA-20845). A late
-write set back the start offset of a share group.
+write set back the start offset of a share group. One cause is in the log of a broker: it could not
+load the coordinator's partition.
 """
 
 from typing import Final
@@ -11,7 +12,12 @@ from typing import Final
 from highwater.checkers.coordinators.groups import DOWNGRADED
 from highwater.checkers.coordinators.offsets import ENDS, REMOVES_GROUP
 from highwater.checkers.coordinators.shares import STEPS_BACK
-from highwater.checkers.explain.evidence.evidence_links import AnomalyCase, Links, Row
+from highwater.checkers.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Links,
+    Row,
+    event_link,
+)
 from highwater.checkers.explain.evidence.licences import (
     Explainer,
     explains,
@@ -25,6 +31,7 @@ _REMOVED_GROUP: Final = "KAFKA-19163"
 _LATE_END: Final = "KAFKA-17507"
 _DOWNGRADE: Final = "KAFKA-20845"
 _STEP_BACK: Final = "share-step-back"
+_UNLOADED: Final = "unloaded-coordinator"
 
 
 @explains(
@@ -76,6 +83,26 @@ def _late_share_write(case: AnomalyCase) -> Links:
     return _links(case, _STEP_BACK, SHARE_GROUPS) if back else ()
 
 
+@explains(
+    "unloaded",
+    hazard_of_release(_UNLOADED),
+    "The coordinator answered although it could not load the groups' offsets.",
+)
+def _unloaded(case: AnomalyCase) -> Links:
+    """Return a link for the last log line about a load of the groups' offsets that failed."""
+    failed = [
+        line
+        for trace in case.observed.traces.values()
+        for broker in trace.lines
+        for line in trace.of_kind(broker, "unloaded")
+    ]
+    if not failed or not _records(case):
+        return ()
+    last = max(failed, key=lambda line: line.time_ns)
+    says = f"Broker {last.broker} became coordinator, and could not load {POSITIONS}."
+    return (event_link(_UNLOADED, says, last, last.broker),)
+
+
 def _records(case: AnomalyCase) -> list[Row]:
     """Return the records of the coordinator's log that the anomaly lists."""
     records: list[Row] = case.anomaly["copies"][1:]
@@ -94,7 +121,7 @@ def _links(case: AnomalyCase, rule: str, topic: str = POSITIONS) -> Links:
 
 
 contradiction: Final = Explainer(
-    (_removed, _late_end, _forgotten_downgrade, _late_share_write),
+    (_removed, _late_end, _forgotten_downgrade, _late_share_write, _unloaded),
     "The log shows no removed group, no earlier transaction of the producer, no group that became"
-    " classic, and no start offset that steps back.",
+    " classic, and no start offset that steps back. No broker logged that it could not load it.",
 )

@@ -206,7 +206,8 @@ def _expired(case: LostRecord) -> Links:
             if line.offset <= offset and age_ns >= 0 and is_old:
                 assert moved is not None
                 says, begun = _by_retention(case, line, kept_ns), _begun("retention", moved)
-                return (case.ack, *_clock_fault(case, line), says, begun)
+                moved_clock = _clock_fault(case, line) or _clients_clock_fault(case)
+                return (case.ack, *moved_clock, says, begun)
     return ()
 
 
@@ -219,6 +220,17 @@ def _clock_fault(case: LostRecord, line: BrokerLogLine) -> Links:
         and facts_of(fault.name).moves_clock
         and fault.broker == line.broker
         and fault.start_ns <= line.time_ns <= fault.until_ns + CLOCK_READ_NS
+    )[-1:]
+
+
+def _clients_clock_fault(case: LostRecord) -> Links:
+    """Return a link for the fault that had moved the clients' clock when the record was sent."""
+    return tuple(
+        fault_link(fault)
+        for fault in case.observed.faults
+        if facts_of(fault.name).moves_clock
+        and fault.broker is None
+        and fault.start_ns <= case.begun_ns <= fault.until_ns + CLOCK_READ_NS
     )[-1:]
 
 

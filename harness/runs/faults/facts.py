@@ -22,7 +22,7 @@ class FaultFacts:
         killed: whether a signal or a command kills the broker's process.
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault affects single messages.
-        moves_clock: whether the fault moves the broker's wall clock.
+        moves_clock: whether the fault moves the wall clock of its broker, or else of the clients.
         withholds: whether the fault withholds responses from the client that its row names.
         deletes: whether Kafka deletes records on all replicas, at the request of a user.
     """
@@ -64,6 +64,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "clock-bump": _OF_CLOCK,
     "clock-strobe": _OF_CLOCK,
     "clock-drift": _OF_CLOCK,
+    "client-clock-bump": _OF_CLOCK,
     "delete-records": FaultFacts(deletes=True),
     "hold-message": _OF_MESSAGE,
     "drop-message": _OF_MESSAGE,

@@ -144,7 +144,7 @@ class Situation:
 
 
 def fault(
-    name: str, broker: int, at_ns: int, until_ns: int | None = None, *lost: int
+    name: str, broker: int | None, at_ns: int, until_ns: int | None = None, *lost: int
 ) -> FaultInterval:
     effect = FaultEffect(name, [RemovedOffsets("events", 0, at, at + 1) for at in lost])
     row = {"says": effect.says, "removed": effect.rows, "time_ns": at_ns}
@@ -374,6 +374,14 @@ def test_retention_deletes_what_is_old_by_a_clock_that_is_ahead(
         assert [link.rule for link in links] == ["acks=all", "clock-bump", "retention", "retention"]
         assert "was 3,600 s ahead" in links[2].says
         assert "an old timestamp" not in links[2].says
+
+
+@pytest.mark.parametrize(("until_ns", "moved"), [(ACKED, True), (SENT - 3 * SECOND, False)])
+def test_a_record_is_old_by_the_clock_of_its_producer(until_ns: int, *, moved: bool) -> None:
+    behind = fault("client-clock-bump", None, SENT - 9 * SECOND, until_ns)
+    links = RULES["retention"].links(replace(OLD, faults=(behind,)).record())
+    assert ("client-clock-bump" in [link.rule for link in links]) == moved
+    assert "an old timestamp" in links[-2].says
 
 
 @pytest.mark.parametrize(("ended_ns", "explained"), [(ACKED - 1, True), (ACKED, False)])

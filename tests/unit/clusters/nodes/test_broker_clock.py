@@ -1,12 +1,19 @@
 """A broker's own clock: its file, and what is read off it about the broker's log lines."""
 
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
 from highwater.clusters.nodes import broker_clock
-from highwater.clusters.nodes.broker_clock import ClockJournal, clock_of, command, shift
+from highwater.clusters.nodes.broker_clock import (
+    ClockJournal,
+    clock_of,
+    command,
+    shift,
+    shift_children,
+)
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.faults.clock_notes import ahead_ns, clock_note
 from highwater.runtime.broker_log_parser import log_lines
@@ -42,6 +49,22 @@ def test_a_node_begins_with_the_time_of_the_machine_and_keeps_its_offset(
     first, *changes = clock_of(log).read_text("ascii").splitlines()
     assert first == "-3600.000"
     assert [change.split()[-1] for change in changes] == ["+0.000", "-3600.000"]
+
+
+@pytest.mark.skipif(bool(broker_clock.why_not()), reason=broker_clock.why_not())
+def test_child_processes_share_a_clock_that_moves(tmp_path: Path) -> None:
+    log, tick = tmp_path / "clients.log", "while read -r _; do date +%s; done"
+    with pytest.raises(HarnessError, match="no client process takes its time"):
+        shift_children(log, -DAY_S)
+    words = command(["/bin/sh", "-c", tick], log)
+    with subprocess.Popen(words, stdin=-1, stdout=-1, text=True, bufsize=1) as child:
+        assert child.stdin
+        assert child.stdout
+        for offset_s in (0, -DAY_S, 0):
+            shift_children(log, offset_s)
+            child.stdin.write("\n")
+            assert abs(int(child.stdout.readline()) - time.time() - offset_s) < DAY_S / 2
+        child.stdin.close()
 
 
 def test_no_clock_on_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from highwater.nemesis.faults.registry import (
     LOG_DIRS,
     MESSAGE,
     OF_MACHINE,
+    OWN_PROCESS,
     PROGRAM,
     TRACES,
     faults,
@@ -74,8 +75,8 @@ def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> No
     for plan in plans:
         check_plan(plan)
     assert {plan.kafka for plan in plans} == set(ALL)
-    # a soak has no clients on the wire, one controller, one log directory and no trace
-    lacks = (CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, TRACES)
+    # a soak has no clients on the wire, one controller, one log directory, no trace, and librdkafka
+    lacks = (CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, OWN_PROCESS, PROGRAM, TRACES)
     assert drawn(plans) == possible(*lacks)
 
 
@@ -84,7 +85,7 @@ def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() 
     for plan in plans:
         check_plan(plan)
         assert plan.controllers == 3
-    lacks = (CLIENTS, MESSAGE, LOG_DIRS, PROGRAM, TRACES)
+    lacks = (CLIENTS, MESSAGE, LOG_DIRS, OWN_PROCESS, PROGRAM, TRACES)
     assert drawn(plans) == possible(*lacks)
     assert "controller-isolate" in drawn(plans)
 

@@ -132,7 +132,8 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     assert "elected-again" in ids["stays"]
     assert not ids["stays"] & (ids["ends"] | ids["begins"])
     assert document["command"] == (
-        "highwater matrix --kafka 3.9.2,4.4.0 --story tiered-new-leader,power-failure --min-isr 1,2"
+        "highwater matrix --kafka 3.9.2,4.4.0"
+        " --story tiered-new-leader,unloaded-groups,power-failure --min-isr 1,2"
     )
     text = RUN.invoke(app, words).stdout
     assert all(hazard in text for every in ids.values() for hazard in every)

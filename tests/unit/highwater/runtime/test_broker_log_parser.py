@@ -194,6 +194,15 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             0,
             4,
         ),
+        (
+            (
+                "ERROR [GroupMetadataManager brokerId=2] Error loading offsets from"
+                " __consumer_offsets-0 (kafka.coordinator.group.GroupMetadataManager)"
+            ),
+            "unloaded",
+            None,
+            None,
+        ),
     ],
 )
 def test_a_line_that_matters(

@@ -104,6 +104,10 @@ ENDINGS: dict[str, Ending] = {
         if (1, 0, 2) <= kafka.number < (3, 9, 1)
         else NOTHING
     ),
+    # Before 4.0 a coordinator serves groups that it could not load.
+    "unloaded-groups": lambda kafka, *_: (
+        found(("coordinator-contradiction", "")) if kafka.number < (4,) else NOTHING
+    ),
     # A replica that is away for long, or whose disk is lost.
     "long-absence": lambda *_: found(
         *(("resurrected-value", "k0=p0-0"), ("resurrected-value", "k3=p0-2")),
@@ -136,7 +140,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("torn-transaction", "fenced-transaction", "reused-sequence"), (0, 11)),
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
-    "busy-coordinator": (0, 11),
+    **dict.fromkeys(("busy-coordinator", "unloaded-groups"), (0, 11)),
     "share-step-back": (4, 2),
     "downgraded-group": (4, 0, 2),
     "replaced-disk": (2, 7),

@@ -43,6 +43,21 @@ def test_a_lacking_offset_is_explained_by_its_release_and_by_the_log(
     assert rules(run, row) == ({rule} if rule else set())
 
 
+@pytest.mark.parametrize(
+    ("kafka", "logged", "rule"),
+    [
+        ("3.9.2", True, "unloaded-coordinator"),
+        ("3.9.2", False, ""),
+        ("4.4.0", True, ""),
+    ],
+)
+def test_a_coordinator_that_could_not_load_its_log_knows_no_offset(
+    tmp_path: Path, kafka: str, rule: str, *, logged: bool
+) -> None:
+    run = contradicted(tmp_path / "run", answer=None, unloaded=logged, kafka=kafka)
+    assert rules(run, only(tmp_path, run)) == ({rule} if rule else set())
+
+
 DOWNGRADE = ((3, True), (5, True), (5, False), (3, False), (2, True), (5, True))
 """Key versions of a group's records, and whether they have a value."""
 

@@ -280,11 +280,11 @@ def _read_range(
     reached = {partition: begin - 1 for partition, begin in begins.items()}
     fences: dict[int, int | None] = dict.fromkeys(starts)
     stable = LastStableOffsets(fences, None, lambda _: -1)
+    tape.moved(SEEK, begins, within=False)
     moved = begins
-    while moved or any(reached[p] < end - 1 for p, end in ends.items()):
+    while unread := [p for p, end in ends.items() if reached[p] < end - 1]:
         if moved:
-            tape.moved(SEEK, moved, within=False)
-            client.assign([TopicPartition(topic, p, last + 1) for p, last in reached.items()])
+            client.assign([TopicPartition(topic, p, reached[p] + 1) for p in unread])
         if time.monotonic() >= deadline:
             break
         invoke_ns = recorder.clock()
@@ -294,7 +294,10 @@ def _read_range(
         _pass_ends(answers, fences, reached, stable)
         tape.read(messages, invoke_ns)
         expired = {a.partition() or 0 for a in answers if (e := a.error()) and e.code() == _OUT}
-        moved = {p: _first_offset(client, topic, p, deadline) for p in expired}
+        firsts = {p: _first_offset(client, topic, p, deadline) for p in expired}
+        moved = {p: first for p, first in firsts.items() if first > reached[p] + 1}
+        if moved:
+            tape.moved(SEEK, moved, within=False)
         reached |= {partition: begin - 1 for partition, begin in moved.items()}
         recorder.check()
     whole = {p: end for p, end in ends.items() if reached[p] >= end - 1}

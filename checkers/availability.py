@@ -218,6 +218,8 @@ def _sends(tables: Tables) -> dict[str, list[_Sends]]:
 
 
 def _by_slot(spans: pa.Table) -> dict[int, tuple[Ints, Ints]]:
+    if not len(spans):
+        return {}
     slots, since, until = (spans[name].to_numpy() for name in ("slot", "since", "until"))
     numbers, first = np.unique(slots, return_index=True)
     order = np.argsort(first)

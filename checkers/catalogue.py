@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from highwater.checkers.anomalies.client_checkers import clients, operations, records, skips
+from highwater.checkers.anomalies.vanished_reads import vanished_reads
 from highwater.checkers.compaction.last_values import resurrected_values
 from highwater.checkers.compaction.replica_values import stale_replica
 from highwater.checkers.coordinators.contradictions import coordinator_contradiction
@@ -39,6 +40,7 @@ from highwater.harness.base.errors import HarnessError
 
 CHECKERS: Final = (
     records,
+    vanished_reads,
     divergence,
     resurrected_values,
     stale_replica,

@@ -40,7 +40,8 @@ def promised(plan: Plan, *, faults: int) -> Promise:
     """
     kinds = catalogue.all_kinds().values()
     breaking = frozenset(kind.name for kind in kinds if kind.breaks(plan, faults))
-    return Promise(says=_sentence(plan), breaking=breaking, acks=plan.workload.acks)
+    says = _readable(plan) if plan.read_only else _sentence(plan)
+    return Promise(says=says, breaking=breaking, acks=plan.workload.acks)
 
 
 def decide(
@@ -142,6 +143,22 @@ def _sentence(plan: Plan) -> str:
     guarantee = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
     action = "writes each record" if plan.without_input else "processes each input"
     return f"The program says that it {action} {guarantee}. {text}"
+
+
+def _readable(plan: Plan) -> str:
+    while_kept = (
+        "as long as the leader is elected from the in-sync replicas"
+        if plan.topic.unclean_leader_election
+        else "while the disk of one in-sync replica survives"
+    )
+    text = (
+        f"With {elections(plan)} a record that a reader received stays at its offset, unchanged, "
+        f"{while_kept}, until retention or a deletion removes it; read_committed readers all get "
+        "the same records"
+    )
+    if limits := [f"{option} {most_s:g}s" for option, most_s in plan.availability_limits.values()]:
+        text += f"; outages are within {' and '.join(limits)}"
+    return f"{text}."
 
 
 def _replicas(count: int) -> str:

@@ -173,9 +173,9 @@ class RunFiles:
 
     @property
     def copyless(self) -> bool:
-        """True if the run's cluster was external and had no command to copy disks."""
+        """True if no disk was copied: an external cluster has no command, or the run only reads."""
         outside = self.plan.external
-        return outside is not None and "copy" not in outside.commands
+        return outside is not None and ("copy" not in outside.commands or bool(self.plan.read_only))
 
     @property
     def broken(self) -> frozenset[Path]:

@@ -31,6 +31,7 @@ from highwater.checkers.core.anomaly_kinds import (
     UNDELIVERED,
     UNPROCESSED,
     UNREACHED_INPUT,
+    VANISHED,
 )
 from highwater.checkers.lineage import client_steps
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
@@ -40,11 +41,11 @@ from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.policy import Promise, decide, elections, promised
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
-from highwater.harness.base.wording import joined
+from highwater.harness.base.wording import count, joined
 from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
-from highwater.harness.runs.plan import Plan, Workload
+from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import COORDINATORS_FOLDER, REMOTE_TIER, Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
@@ -115,8 +116,18 @@ class Findings:
         """The part of the history that the record counts include: whole, begun or none."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
+        if self.case.plan.read_only:
+            return "received"
         return "begun" if self.case.cut else "whole"
 
+
+OF_READERS: Final = frozenset(
+    (
+        *(VANISHED, "inconsistent-offsets", "poll-skip", "int-poll-skip"),
+        *("nonmonotonic-poll", "int-nonmonotonic-poll", "shared-epoch"),
+    )
+)
+"""The kinds of anomaly that can be judged in a run that only reads."""
 
 _OF_PRODUCERS: Final = {
     DUPLICATE: "in the log twice",
@@ -150,13 +161,15 @@ def verdict(findings: Findings) -> Verdict:
             *reasons,
             f"The program was not tested against {joined(missing)}: no such fault was injected.",
         )
-    if case.copyless:
+    if case.plan.read_only:
+        reasons = (*reasons, *_unread_data(findings))
+    elif case.copyless:
         reasons = (*reasons, "No disk was compared: the inventory has no command to copy one.")
     ledger = findings.ledger or NOTHING
     return Verdict(
         run=case.run.name,
         kafka=case.plan.played_on,
-        acks=case.plan.workload.acks,
+        acks="-" if case.plan.read_only else case.plan.workload.acks,
         verdict=word,
         reasons=reasons,
         promise=promise.says,
@@ -244,10 +257,33 @@ def _unjudged(findings: Findings) -> list[str]:
     if findings.account == "none":
         return reasons
     reasons += [f"The ledger's counts contradict each other: {error}." for error in ledger.errors()]
+    if case.plan.read_only:
+        return [*reasons, *_unjudged_reads(ledger)]
     to_program = case.plan.without_input and LOST_OUTPUT not in findings.idle
     if not (ledger.acknowledged or to_program):
         reasons.append("No record was acknowledged, so no guarantee was tested.")
     return reasons
+
+
+def _unjudged_reads(ledger: Ledger) -> list[str]:
+    """Return the reason why the records that readers received could not be judged, if any."""
+    if not ledger.received:
+        return ["No read_committed reader received a record during the run, so nothing was tested."]
+    if ledger.received == ledger.replaced:
+        return ["Every record that a reader received has expired, so nothing was tested."]
+    missed = count(ledger.unseen, "record was", "records were")
+    return [f"{missed} not reached by the final read."] if ledger.unseen else []
+
+
+def _unread_data(findings: Findings) -> list[str]:
+    """Return sentences about the data of the user's topic that a run did not judge."""
+    expired = findings.ledger.replaced if findings.ledger else 0
+    gone = (
+        f"{count(expired, 'record is', 'records are')} not judged: retention or a deletion moved"
+        " the log's first offset past them."
+    )
+    copies = "No replica's log was copied or compared: a run that only reads copies no data."
+    return [*([gone] if expired else []), copies]
 
 
 def _standing(findings: Findings) -> list[str]:
@@ -271,8 +307,12 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result, and a crash of the code that explains anomalies."""
-    outcomes = {name: _outcome(name, findings) for name in all_kinds()}
+    """Return each checker's result, and a crash of the code that explains anomalies.
+
+    A run that only reads has results of the checkers that its readers' history concerns.
+    """
+    names = [n for n in all_kinds() if n in OF_READERS or not findings.case.plan.read_only]
+    outcomes = {name: _outcome(name, findings) for name in names}
     if why := findings.crashed.get("availability"):
         outcomes["availability"] = f"crashed: {why}"
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
@@ -281,8 +321,8 @@ def _outcomes(findings: Findings) -> dict[str, str]:
 def _outcome(name: str, findings: Findings) -> str:
     if name in findings.crashed:
         return f"crashed: {findings.crashed[name]}"
-    if count := findings.anomaly_counts.counts.get(name, 0):
-        return f"found {count}"
+    if number := findings.anomaly_counts.counts.get(name, 0):
+        return f"found {number}"
     if findings.case.cut or findings.unread:
         return "not judged"
     why = findings.idle.get(name)
@@ -292,15 +332,16 @@ def _outcome(name: str, findings: Findings) -> str:
 def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> str:
     """Return the headline: one sentence that claims no more than the run recorded."""
     plan = findings.case.plan
-    settings = f"(acks={plan.workload.acks}, {elections(plan)})"
+    acks = "" if plan.read_only else f"acks={plan.workload.acks}, "
+    settings = f"({acks}{elections(plan)})"
     if findings.account == "none":
         return f"The records of Kafka {plan.software} cannot be judged {settings}"
     assert findings.ledger is not None
     if findings.case.cut:
         cut = f"ended early while {findings.case.cut}, and was not judged completely"
         return f"Kafka {plan.software}: {cut} {settings}"
-    did = _kept_sentence(findings.ledger, plan.workload)
-    if findings.ledger.lost and LOST not in promise.breaking:
+    did = _kept_sentence(findings.ledger, plan)
+    if findings.ledger.lost and (VANISHED if plan.read_only else LOST) not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts) + _out_of_place(counts, promise)
     if findings.exceeded:
@@ -393,8 +434,10 @@ def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
     return f", {and_or_but} of its idempotent producers' records {places}" if places else ""
 
 
-def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
-    acks, keyed = workload.acks, workload.keys > 0
+def _kept_sentence(ledger: Ledger, plan: Plan) -> str:
+    if plan.read_only:
+        return _still_there(ledger, plan.read_only)
+    acks, keyed = plan.workload.acks, plan.workload.keys > 0
     total = ledger.acknowledged
     records = "record" if total == 1 else "records"
     if acks in ACKNOWLEDGED:  # with acks=0 no broker acknowledges
@@ -410,6 +453,20 @@ def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
     if total and ledger.read == total:
         return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
     return f"returned {ledger.read:,} of {total:,} {records}"
+
+
+def _still_there(ledger: Ledger, topic: str) -> str:
+    """Return what became of the records that readers of another's topic received."""
+    judged = ledger.received - ledger.replaced
+    received = f"that readers received from {topic}"
+    received += " and that did not expire" if ledger.replaced else ""
+    if not judged:
+        return f"returned no record of {topic} that can be judged"
+    if ledger.lost:
+        return f"lost {ledger.lost:,} of {count(judged, 'record')} {received}"
+    if ledger.read == judged:
+        return f"still has {'all ' * (judged > 1)}{count(judged, 'record')} {received}"
+    return f"returned {ledger.read:,} of {count(judged, 'record')} {received}"
 
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:

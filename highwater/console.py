@@ -253,8 +253,9 @@ OUTCOME = ("lost / acked", "forked offsets", "verdict", "model")
 def outcome(judged: "JudgedRun") -> list[str | Text]:
     """Return a run's table cells, one for each heading in ``OUTCOME``."""
     verdict, ledger = judged.verdict, judged.verdict.ledger
+    total = {"whole": ledger.acknowledged, "received": ledger.received}.get(verdict.account)
     return [
-        f"{ledger.lost} of {ledger.acknowledged}" if verdict.account == "whole" else "not known",
+        "not known" if total is None else f"{ledger.lost} of {total}",
         str(verdict.counts.get("divergence", 0)),
         Text(verdict.word, style=COLOURS[verdict.word]),
         modelled(judged),

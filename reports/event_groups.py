@@ -82,6 +82,8 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     }
     if name == "written" and any(witness.what in {"fail", "info"} for witness in witnesses):
         return "Written"
+    if name == "written" and all(witness.what in {"held", "read"} for witness in witnesses):
+        return "Written and read"
     if not ids or name not in verbs:
         return TITLES.get(name, name.capitalize())
     single, many, rest = verbs[name]

@@ -87,8 +87,10 @@ class RunObservations:
     Attributes:
         messages: messages that a rule of the relay affected, in order of arrival.
         fault_counts: counts of the faults; None if the table of faults cannot be read.
-        acks: per partition, the times in ns at which sends were acknowledged, ascending.
-        done: the words for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
+        acks: per partition, the times in ns at which sends were acknowledged, ascending. If the run
+            only reads: the times of its readers' reads, as in ``acked_at``.
+        done: the words for a successful send: ``acknowledged``, or ``left the client`` with acks=0;
+            ``read`` if the run only reads.
         acked_at: for the requested record ids, the time in ns of the acknowledgement.
         sends: for each requested offset, (time of the send, record id) in order of time.
         log_lines: the table ``events/log_lines``.
@@ -133,8 +135,11 @@ def gather(
     if open_:
         missing.append(f"The run had not finished these tables: {', '.join(open_)}.")
     operations = tables["history/ops"]
-    sends = _sends(operations)
+    sends, only_reads = _of_kind(operations, history.SEND), bool(run.plan().read_only)
     acknowledged = sends.filter(pc.equal(sends["outcome"], OK))
+    if only_reads:
+        reads = _of_kind(operations, history.READ)
+        acknowledged = reads.filter(pc.equal(reads["phase"], history.RUN))
     placed = _at(sends, set(places))
     traces = partition_traces(tables["events/partitions"], tables["events/replicas"])
     cuts = _cuts(tables["events/log_lines"])
@@ -163,7 +168,7 @@ def gather(
         messages=_messages(run, without),
         fault_counts=_fault_counts(run, without),
         acks=_acks(acknowledged),
-        done=ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
+        done="read" if only_reads else ACKNOWLEDGED.get(run.plan().workload.acks, "acknowledged"),
         acked_at=_acked_at(acknowledged, set(values)),
         sends=_by_place(placed),
         pace=_pace(sends),
@@ -261,9 +266,9 @@ def _silenced(
     return replace(observed, tracks=tracks)
 
 
-def _sends(operations: pa.Table) -> pa.Table:
-    """Return the sends among the operations, with strings decoded."""
-    rows = operations.filter(pc.equal(operations["kind"].cast(pa.string()), history.SEND))
+def _of_kind(operations: pa.Table, kind: str) -> pa.Table:
+    """Return the operations of a kind, with strings decoded."""
+    rows = operations.filter(pc.equal(operations["kind"].cast(pa.string()), kind))
     words = ("topic", "outcome", "acks", "phase")
     numbers = ("partition", "offset", "invoke_ns", "complete_ns", "value")
     columns = {name: rows[name].cast(pa.string()) for name in words}

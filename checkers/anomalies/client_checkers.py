@@ -1,8 +1,9 @@
 """The checkers of Highwater's own runs that need only the clients' histories.
 
 ``checkers.anomalies.record_outcomes`` decides the outcome of each record. It calls a missing record
-lost even if a client read the record before. So these checkers do not report ``vanished``. Cycles
-have no write-write edges, because Kafka does not isolate writes.
+lost even if a client read the record before. So these checkers do not report ``vanished``, which
+``checkers.anomalies.vanished_reads`` finds in runs that only read. Cycles have no write-write
+edges, because Kafka does not isolate writes.
 """
 
 from functools import partial

@@ -11,8 +11,9 @@ from highwater.checkers.anomalies.record_checks import CONTENTS, contents
 from highwater.checkers.anomalies.shared_offsets import INCONSISTENT, shared_offsets
 from highwater.checkers.anomalies.step_checks import KINDS as STEPS
 from highwater.checkers.anomalies.step_checks import passed, step_findings
-from highwater.checkers.anomalies.vanished import VANISHED, vanished
+from highwater.checkers.anomalies.vanished import vanished
 from highwater.checkers.core.anomaly import SCHEMA
+from highwater.checkers.core.anomaly_kinds import VANISHED
 from highwater.checkers.history.findings import FINDING, FINDING_COLUMNS, rows_of_findings
 from highwater.checkers.history.rows import REFERENCE
 from highwater.checkers.history.steps import wrong_steps

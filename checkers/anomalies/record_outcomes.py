@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from highwater.checkers.anomalies.deleted_records import deleted_counts, deleted_records
 from highwater.checkers.anomalies.missing_records import missing_records
+from highwater.checkers.anomalies.vanished_reads import read_counts
 from highwater.checkers.compaction.last_values import keyed_values, replaced_of
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST, UNSEEN
 from highwater.checkers.history import row_flags as flags
@@ -139,7 +140,10 @@ def ledgers(tables: Tables, anomalies: Rows) -> dict[str, dict[str, int]]:
     values = keyed_values(tables)
     replaced = Counter(deleted_counts(tables))
     replaced.update({} if values is None else replaced_of(client_view(tables), values))
-    return ledger(partition_ledgers(tables), counts, replaced)
+    books = ledger(partition_ledgers(tables), counts, replaced)
+    for run, received in read_counts(tables).items():
+        books[run] = books.get(run, {}) | received
+    return books
 
 
 def ledger(

@@ -33,12 +33,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.core.anomaly import SCHEMA
-from highwater.checkers.core.anomaly_kinds import DIVERGENCE, HANGING, LOST, UNSEEN
+from highwater.checkers.core.anomaly_kinds import DIVERGENCE, HANGING, LOST, UNSEEN, VANISHED
 from highwater.checkers.cycles.search import SORTS
 from highwater.checkers.history.columns import NEVER, Bools, Groups, Ints, so_far
 from highwater.checkers.spark.engine import Rows
 
-VANISHED: Final = "vanished"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
 """The kinds of anomaly that form a range. The first of these kinds that occurs in a range names the

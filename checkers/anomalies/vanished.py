@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.anomalies.shared_offsets import crowded, places
+from highwater.checkers.core.anomaly_kinds import VANISHED
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NEVER,
@@ -35,8 +36,6 @@ from highwater.checkers.history.columns import (
 from highwater.checkers.history.findings import FINDING, reference, steps
 from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
-
-VANISHED: Final = "vanished"
 
 GONE: Final = schema("key", "client", "at")
 """A record (``key``), and a row that shows that the record was no longer in the log."""

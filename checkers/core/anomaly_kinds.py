@@ -10,6 +10,7 @@ from highwater.harness.runs.verdict import Witness
 
 LOST: Final = "lost-write"
 UNSEEN: Final = "unseen"
+VANISHED: Final = "vanished"
 DUPLICATE: Final = "duplicate"
 DIVERGENCE: Final = "divergence"
 CORRUPT: Final = "corrupt"

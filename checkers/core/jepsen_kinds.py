@@ -3,18 +3,9 @@
 from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
-from highwater.checkers.core.promises import DURABLE, UNORDERED, never
+from highwater.checkers.core.promises import UNORDERED, never
 
 FOREIGN: Final = (
-    Kind(
-        "vanished",
-        guarantee="A record that was acknowledged and read stays at its offset.",
-        singular="record was read and disappeared",
-        plural="records were read and disappeared",
-        severity=Severity.CRITICAL,
-        promise=DURABLE,
-        breaks=never,
-    ),
     Kind(
         "G0",
         guarantee="The writes of transactions have an order: no transaction wrote both before "

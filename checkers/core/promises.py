@@ -12,6 +12,9 @@ from highwater.harness.runs.plan import Guarantee, Plan
 
 DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
 AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
+READABLE: Final = (
+    "durability: a committed record, which readers receive, is kept (KIP-101, KIP-106)"
+)
 ISOLATED: Final = "isolation: read_committed returns only committed transactions (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
 """Texts about guarantees that anomalies of several modules break."""

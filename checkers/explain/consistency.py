@@ -28,7 +28,12 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
-    """Yield contradictions in a run's evidence, each with its partition (None: no partition)."""
+    """Yield contradictions in a run's evidence, each with its partition (None: no partition).
+
+    A run that only reads has neither sends nor disks that could contradict its reads.
+    """
+    if observed.plan.read_only:
+        return
     sends = observed.sends()
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))

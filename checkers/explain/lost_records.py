@@ -5,6 +5,8 @@ records without an offset, ``SUCCESSION`` for leaders that began without the rec
 ``OTHERWISE`` for other causes.
 """
 
+from typing import Any
+
 from highwater.checkers.explain.evidence.evidence_links import (
     Chain,
     Row,
@@ -13,7 +15,7 @@ from highwater.checkers.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.explain.evidence.licences import first, if_observed
+from highwater.checkers.explain.evidence.licences import Explanation, first, if_observed
 from highwater.checkers.explain.evidence.lost_record import LostRecord
 from highwater.checkers.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.explain.evidence.other_losses import OTHERWISE
@@ -21,6 +23,7 @@ from highwater.checkers.explain.evidence.successions import SUCCESSION, Successi
 from highwater.checkers.explain.evidence.unanswered_sends import UNANSWERED
 from highwater.checkers.explain.observations import Observation
 from highwater.checkers.explain.trace import LeadershipStart, RunTraces, Trace
+from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import OK
 
 
@@ -38,9 +41,29 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
         return Chain(links=(*withdrawn, ack))
     if holder := _held_after_all(observed, trace, anomaly):
         return if_observed(refuse(holder, ack), WITHDRAWN, case)
-    outcome = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
+    outcome = _unanswered(case) if anomaly["offset"] is None else _replaced(case, OTHERWISE)
     rules = UNANSWERED if anomaly["offset"] is None else (*SUCCESSION, *OTHERWISE)
     return if_observed(outcome, (*WITHDRAWN, *rules), case)
+
+
+def vanished(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain why a record is gone that a reader had received, and so the whole ISR had.
+
+    The first read stands for the send and its acknowledgement, which are not known.
+    """
+    trace = observed.traces.get(anomaly["partition"])
+    read = observed.first_read(anomaly["value"])
+    if trace is None or read is None:
+        return refuse("The history does not show that the record was read.")
+    link = ExplanationLink(
+        rule="read",
+        says=f"{read['process']} read {read['value']} at offset {read['offset']}.",
+        event=f"{read['process']}: read at offset {read['offset']}",
+        time_ns=read["complete_ns"],
+    )
+    case = LostRecord(observed=observed, trace=trace, send=read, ack=link)
+    rules: tuple[Explanation[Any], ...] = SUCCESSION
+    return if_observed(_replaced(case), rules, case)
 
 
 def _unanswered(case: LostRecord) -> Chain:
@@ -49,11 +72,11 @@ def _unanswered(case: LostRecord) -> Chain:
     return Chain(links=links) if links else refuse(why_not, case.ack)
 
 
-def _replaced(case: LostRecord) -> Chain:
+def _replaced(case: LostRecord, others: tuple[Explanation[LostRecord], ...] = ()) -> Chain:
     if not case.trace.leaderships:
         return refuse("No broker was ever observed as the leader.", case.ack)
     chains = [_after(case, start) for start in successors(case)]
-    chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
+    chains += [Chain(links=links) for links in [first(others, case)] if links]
     none = unknown("No broker was observed to become leader without the record.", case.ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 

@@ -21,7 +21,7 @@ from highwater.checkers.explain.tolerances import WITHIN
 from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
-from highwater.harness.runs.history import SEND
+from highwater.harness.runs.history import READ, SEND
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
@@ -376,6 +376,12 @@ class RunTraces:
         yield from (fault for fault, offsets in self.removals(partition) if offsets)
         if self.plan.external is not None:
             yield from (fault for fault in self.faults if facts_of(fault.name).killed)
+
+    def first_read(self, value: str) -> dict[str, Any] | None:
+        """Return the first row in which a client read a record; None without one."""
+        reads = pc.and_(pc.equal(self.ops["value"], value), pc.equal(self.ops["kind"], READ))
+        rows = self.ops.filter(reads).to_pylist()
+        return min(rows, key=lambda row: row["invoke_ns"], default=None)
 
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records in one pass, and add them to ``suspects``."""

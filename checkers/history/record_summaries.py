@@ -14,6 +14,7 @@ from highwater.checkers.history.columns import (
     NONE,
     Bools,
     Groups,
+    Ints,
     Numbers,
     any_of,
     arrow,
@@ -65,7 +66,7 @@ def bits(*names: str) -> int:
     return sum(1 << DOUBTS.index(name) for name in names)
 
 
-def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
+def tally(rows: pa.Table, *, doubts: int, unsent: Ints | None = None) -> pa.Table:
     """Return the rows of doubtful records, and the sums of partitions, as ``TALLY`` rows.
 
     All rows of one ``key`` must be in one table.
@@ -73,8 +74,12 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
     Args:
         rows: the rows of ``ROW`` that are about records.
         doubts: bits of ``DOUBTS``. Only records with one of these doubts count as doubtful.
+        unsent: the partitions (``slot``) whose records other producers sent; no record is a
+            phantom there.
     """
     ordered, group, record = _summed(rows)
+    if unsent is not None:
+        record["doubts"][np.isin(record["slot"], unsent)] &= ~np.int32(bits("phantom"))
     in_doubt = group.spread(any_of(record["doubts"], doubts))
     of_record = {name: group.spread(record[name]) for name in ("facts", "doubts", "writer")}
     doubtful = choose(ordered | of_record, in_doubt)

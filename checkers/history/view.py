@@ -7,6 +7,7 @@ results, or a few rows.
 """
 
 from collections import Counter
+from collections.abc import Collection
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -61,16 +62,24 @@ class ClientHistory:
         size: the number of rows.
         final_read: whether the histories end with a final reader that had to read all acknowledged
             records.
+        unsent: the runs in which other producers sent the records.
     """
 
     def __init__(
-        self, engine: Engine, operations: DataFrame, size: int, *, final_read: bool = False
+        self,
+        engine: Engine,
+        operations: DataFrame,
+        size: int,
+        *,
+        final_read: bool = False,
+        unsent: Collection[str] = (),
     ) -> None:
         self.engine = engine
         self.operations = operations
         self.size = size
         self.derived: dict[object, Any] = {}
         ignored = () if final_read else record_summaries.OF_FINAL_READS
+        self._unsent = pa.array(unsent, pa.string())
         self._doubts = record_summaries.bits(*(name for name in DOUBTS if name not in ignored))
 
     @cached_property
@@ -167,6 +176,9 @@ class ClientHistory:
     @cached_property
     def _tally(self) -> Rows:
         kernel = partial(record_summaries.tally, doubts=self._doubts)
+        if len(self._unsent):
+            slots = self.names.filter(pc.is_in(self.names["run"], self._unsent))["slot"]
+            kernel = partial(kernel, unsent=slots.to_numpy())
         return self._of_records.by(["key"], kernel, TALLY).persist()
 
     @cached_property
@@ -274,7 +286,8 @@ def client_view(tables: Tables) -> ClientHistory:
     """Return the clients' view of the runs."""
     size = sum(case.operations for case in tables.cases)
     operations = tables.numbered(OPERATIONS_TABLE)
-    return ClientHistory(tables.engine, operations, size, final_read=True)
+    unsent = [case.key for case in tables.cases if case.plan.read_only]
+    return ClientHistory(tables.engine, operations, size, final_read=True, unsent=unsent)
 
 
 def _proven(rows: pa.Table) -> pa.Table:

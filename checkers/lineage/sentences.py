@@ -3,7 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
+from highwater.checkers.core.anomaly_kinds import (
+    ABOVE,
+    BELOW,
+    CORRUPT,
+    DIVERGENCE,
+    DUPLICATE,
+    LOST,
+    VANISHED,
+)
 from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.lineage.remote_tier import gone_by_retention
 from highwater.checkers.lineage.subject import Subject, where
@@ -26,6 +34,8 @@ def sentence(row: Row, subject: Subject | None) -> str:
         return _duplicate(row)
     if row["kind"] == CORRUPT:
         return _corrupt(row)
+    if row["kind"] == VANISHED:
+        return _vanished(row, subject)
     let_r_be = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
         return " ".join([let_r_be, *_lost(row, subject)])
@@ -54,6 +64,19 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
         if send["outcome"] == OK and leader is not None and leader.leader >= 0:
             by = f" by broker {leader.leader}{_in_epoch(leader)}"
     return f"{acks} {at_offset}{by}"
+
+
+def _vanished(row: Row, subject: Subject | None) -> str:
+    place = f"offset {row['offset']} of {where(row['topic'], row['partition'])}"
+    by = f" by {subject.reads[0]['process']}" if subject and subject.reads else ""
+    parts = [f"Let R be {row['value']}, read{by} at {place}."]
+    if subject is not None:
+        parts += _cut(subject) + _succession(subject)
+        if subject.others:
+            parts.append(f"However, {subject.others[0]['value']} was read later at R's offset.")
+    return " ".join(
+        [*parts, "The final reader passed R's offset and did not receive R: R is gone."]
+    )
 
 
 def _lost(row: Row, subject: Subject | None) -> list[str]:

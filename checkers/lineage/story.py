@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from highwater.checkers.core.anomaly_kinds import CORRUPT, LOST, UNSEEN
+from highwater.checkers.core.anomaly_kinds import CORRUPT, LOST, UNSEEN, VANISHED
 from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.lineage.remote_tier import copies, log_starts, retention
 from highwater.checkers.lineage.subject import NEVER, Subject, where
@@ -193,7 +193,7 @@ def _elected(subject: Subject) -> Iterator[Witness]:
 
 
 def _replaced(subject: Subject) -> Iterator[Witness]:
-    for row in subject.others:
+    for row in () if subject.kind == VANISHED else subject.others:
         says = f"acknowledged another record, {row['value']}, at the same offset {row['offset']}."
         yield _answer(subject, row, "replaced", says)
 
@@ -214,7 +214,7 @@ def _read(subject: Subject) -> Iterator[Witness]:
 
 
 def _passed(subject: Subject) -> Iterator[Witness]:
-    if subject.kind not in (LOST, UNSEEN):
+    if subject.kind not in (LOST, UNSEEN, VANISHED):
         return
     topic = subject.evidence.topic
     if subject.partition is None:

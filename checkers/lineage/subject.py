@@ -5,7 +5,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
-from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
+from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST, VANISHED
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.harness.runs.faults.effects import removed_offsets
 from highwater.harness.runs.faults.facts import facts_of
@@ -46,7 +46,12 @@ class Subject:
 
     @cached_property
     def others(self) -> list[Row]:
-        """The acknowledged sends of other records at this offset."""
+        """The acknowledged sends of other records at this offset.
+
+        If the record vanished from a topic that the run only reads: the reads of other records.
+        """
+        if self.kind == VANISHED:
+            return [row for row in self._here(READ) if row["value"] != self.value]
         return [
             row
             for row in self._here(SEND)
@@ -65,20 +70,21 @@ class Subject:
 
     @cached_property
     def began_ns(self) -> int:
-        """When the record was first sent; 0 if no send of the record is known."""
-        return min((row["invoke_ns"] for row in self.sends), default=0)
+        """When the record was first sent, or first read if it vanished; 0 if that is unknown."""
+        rows = self.reads if self.kind == VANISHED else self.sends
+        return min((row["invoke_ns"] for row in rows), default=0)
 
     @cached_property
     def ended_ns(self) -> int:
         """The end of the interval.
 
-        For a lost record, this is the time when a replica that has truncated the record begins to
-        lead, or when another record is acknowledged at its offset. For a duplicate, it is the time
-        of the last acknowledgement. Other intervals have no end.
+        For a lost or vanished record, this is the time when a replica that has truncated the record
+        begins to lead, or when another record is acknowledged or read at its offset. For a
+        duplicate, it is the time of the last acknowledgement. Other intervals have no end.
         """
         if self.kind == DUPLICATE:
             return max((row["complete_ns"] or NEVER for row in self.sends), default=NEVER)
-        if self.kind != LOST:
+        if self.kind not in (LOST, VANISHED):
             return NEVER
         replaced = [row["complete_ns"] for row in self.others if row["complete_ns"]]
         leaders = [

@@ -243,11 +243,11 @@ class ExternalCluster(AdministeredCluster):
     def freeze(self) -> Path:
         """Copy the replicas of this run's topics, if the inventory has a ``copy`` command.
 
-        The brokers continue to run.
+        The brokers continue to run. A run that created no topic copies nothing.
         """
         replicas = self.directory / "replicas"
-        if self._inventory.can("copy"):
-            self.snapshot(self._journal.entry.topics, replicas)
+        if self._inventory.can("copy") and (topics := self._journal.entry.topics):
+            self.snapshot(topics, replicas)
         return replicas
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ has a sentence about each fact that the user is not authorized to read.
 
 import contextlib
 import fnmatch
+import ssl
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -63,6 +64,12 @@ _TOPIC_SETTINGS: Final = (
     "message.timestamp.difference.max.ms",
 )
 _BROKER_SETTINGS: Final = (PROTOCOL, VERIFICATION, POSITIONS_RETENTION)
+
+_CERTIFICATE_ALERTS: Final = (
+    "CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "UNKNOWN_CA",
+    "HANDSHAKE_FAILURE",
+)  # fmt: skip
+"""Parts of OpenSSL's names for the alerts of a server that got no certificate which it trusts."""
 
 _REFUSALS: Final = {
     29: "the user is not authorized to describe it",
@@ -249,7 +256,7 @@ class ClusterSurvey:
                         connection, versions, node.node_id, "controller", (UNCLEAN,)
                     )
             except UnreachableError as error:
-                self._unseen.append(f"controller {node.node_id}: {error.message}")
+                self._unseen.append(f"controller {node.node_id}: {_no_controller(address, error)}")
                 settings = None
             values.add((settings or {}).get(UNCLEAN))
         return True if "true" in values else False if values == {"false"} else None
@@ -304,6 +311,31 @@ class ClusterSurvey:
             self._unseen.append(f"settings of {role} {node}: {_refusal(result)}")
             return None
         return _values(result)
+
+
+def _no_controller(address: Address, error: UnreachableError) -> str:
+    """Return why a controller does not respond, and how the user can state its setting instead.
+
+    A controller's listener may have other security settings than those of the brokers: Strimzi's
+    requires TLS with a client certificate. Java and OpenSSL refuse a client without one by
+    different alerts, or close the connection.
+    """
+    cause = error.__cause__
+    instead = "or state the controllers' setting with --controller-unclean"
+    reason = (cause.reason or "") if isinstance(cause, ssl.SSLError) else ""
+    if any(alert in reason for alert in _CERTIFICATE_ALERTS):
+        return (
+            f"{address} requires a client certificate that it trusts: add ssl.keystore.location to"
+            f" --command-config, {instead}"
+        )
+    if isinstance(cause, ssl.SSLEOFError | ConnectionResetError | BrokenPipeError) or (
+        isinstance(cause, ValueError) and not isinstance(cause, ssl.SSLError)
+    ):
+        return (
+            f"{address} refuses connections with the brokers' security settings. It may require TLS"
+            f" with a client certificate: use these settings in --command-config, {instead}"
+        )
+    return error.message
 
 
 def _facts(topic: Any) -> TopicFacts:  # noqa: ANN401 - kafka-python's

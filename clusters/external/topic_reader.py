@@ -37,7 +37,7 @@ def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> Existing
     if kafka.number < _DESCRIBED:
         raise UsageError(
             f"brokers of Kafka {kafka.name} do not return a topic's settings",
-            hint="This needs 0.11 or later. Give the settings as options, without --like.",
+            hint="This needs 0.11 or later; without --like, give the settings as options.",
         )
     described = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC, resource_name=name, configuration_keys=None
@@ -80,7 +80,7 @@ def _replicas(metadata: Response, name: str) -> tuple[tuple[int, ...], ...]:
     topics = {topic.name: topic for topic in metadata.topics}
     if name in OWN_TOPICS or (name in topics and topics[name].is_internal):
         raise UsageError(
-            f"{name} is an internal topic of Kafka, and other topics must not copy its settings",
+            f"{name} is an internal topic of Kafka",
             hint="Choose a topic that clients write to.",
         )
     if name not in topics:

@@ -32,7 +32,6 @@ from highwater.clusters.kubernetes.api import (
 from highwater.clusters.kubernetes.pod_commands import PROCESSES
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.user_dirs import state_directory
-from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.cluster_facts import numbers
 
 USER: Final = "highwater"
@@ -321,10 +320,30 @@ def _facts(namespace: Namespace, container: Container) -> dict[str, list[str]]:
 
 
 def _catalogued(name: str, identity: ClusterIdentity) -> str:
-    """Return the release of the catalogue that is nearest to a release and fits the brokers."""
+    """Return the release of the catalogue that is nearest to a release and fits the brokers.
+
+    Args:
+        name: the release that the resource or a container names; empty if none does.
+
+    Raises:
+        UsageError: no release fits the brokers' requests.
+    """
     fitting = fitting_releases(identity)
+    if not fitting:
+        raise UsageError(
+            f"no known release fits the brokers of {identity.stands_for}",
+            hint="highwater versions lists the known releases. The oldest possible one is 0.10.1.",
+        )
     older = [entry for entry in fitting if entry.number <= numbers(name)]
-    return (older or fitting or list(CATALOGUE.values()))[-1 if older else 0].name
+    if older:
+        return older[-1].name
+    _LOG.warning(
+        "%s, and the brokers' requests fit Kafka %s: %s is used",
+        f"the pods name Kafka {name}" if name else "no pod names its release of Kafka",
+        ", ".join(entry.name for entry in fitting),
+        fitting[0].name,
+    )
+    return fitting[0].name
 
 
 def _commands(target: KubernetesTarget, *, signals: bool, roll: bool) -> Commands:

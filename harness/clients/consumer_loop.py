@@ -5,7 +5,7 @@ Both kinds continue through every fault: an error is logged, and never ends the 
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from highwater.harness.clients import client_config as clients
@@ -15,6 +15,7 @@ from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.libraries.interfaces import ReaderLibrary
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
+from highwater.harness.clients.read_names import Names, by_values
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, StopSignal, draws, lives
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.runs.history import RUN
@@ -38,6 +39,7 @@ class ConsumerLoop:
         name: the consumer's process in the history. The number at its end decides the rack.
         joins: the group that the consumer joins; None for no group.
         library: the client library.
+        names: the records' names in the history.
 
     Attributes:
         started: partition to the next offset to fetch; only for a member with ``refresh_s``.
@@ -53,8 +55,10 @@ class ConsumerLoop:
         isolation: str,
         joins: GroupMembership | None = None,
         library: ReaderLibrary = LIBRDKAFKA,
+        names: Names = by_values,
     ) -> None:
         self._library = library
+        self._names = names
         self._plan = plan
         self._recorder = recorder
         self._common = common
@@ -68,6 +72,10 @@ class ConsumerLoop:
         self._positions = dict.fromkeys(range(plan.topic.partitions), 0)
         self._random = draws(plan, name)
         self._dies = threading.Event()
+
+    def begin_at(self, offsets: Mapping[int, int]) -> None:
+        """Let a consumer without a group begin at these offsets by partition, and not at 0."""
+        self._positions |= offsets
 
     def die_at_work(self) -> None:
         """Let the consumer stop for ever after its next poll, before it processes the records.
@@ -85,6 +93,11 @@ class ConsumerLoop:
     def reading(self) -> frozenset[int]:
         """The assigned partitions from which the consumer has begun to fetch."""
         return self.assigned & frozenset(self.started)
+
+    @property
+    def positions(self) -> Mapping[int, int]:
+        """Partition to the next offset to read, without a group and when ``run`` has returned."""
+        return self._positions
 
     @property
     def given(self) -> dict[int, int]:
@@ -119,7 +132,7 @@ class ConsumerLoop:
             topic=topic.name,
             isolation=isolation,
             group="" if joins is None else joins.group,
-            keyed=self._plan.named_by_keys,
+            names=self._names,
         )
         journal = self._journal(process)
         reader = TrackedConsumer(

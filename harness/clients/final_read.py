@@ -5,12 +5,16 @@ offset. So a record that the reader did not return is not in the log, or its tra
 committed. The reader is read_committed, so it stops at the last stable offset: there the first open
 transaction begins. All transactions must end within a time limit. If the last stable offset still
 does not move, the final read of the partition ends there. The memory does not grow with the log.
+
+A run that only reads a topic writes no fence. It reads the offsets of the run again, from the first
+offset that is still in the log to the last stable offset after the healing (``read_again``).
 """
 
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -27,9 +31,10 @@ from highwater.harness.clients.libraries.interfaces import (
 from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
+from highwater.harness.clients.read_names import Names, names_for
 from highwater.harness.clients.record_sender import Sender
 from highwater.harness.runs.faults.facts import facts_of
-from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
+from highwater.harness.runs.history import ASSIGN, END, FINAL, OK, READ_COMMITTED, SEEK
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.steps import fault_in
@@ -40,7 +45,9 @@ _SETTLED_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _POLL_S: Final = 0.1
 _READ_AT_ONCE: Final = 5_000
+_ENDS_S: Final = 30.0
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
+_OUT: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +175,7 @@ def final_read(
         ends = LastStableOffsets(
             fences,
             open_s,
-            lambda partition: _readable_end(client, plan.topic.name, partition),
+            lambda partition: readable_end(client, plan.topic.name, partition),
         )
         reached = _read(plan, recorder, client, fences, ends, started + limit_s)
     finally:
@@ -179,6 +186,123 @@ def final_read(
         else _judge(plan, partition, fences[partition], reached[partition], limit_s)
         for partition in range(plan.topic.partitions)
     )
+
+
+def read_again(
+    plan: Plan,
+    recorder: Recorder,
+    reader: Settings,
+    places: Mapping[int, tuple[int, int]],
+    *,
+    names: Names,
+    limit_s: float,
+) -> tuple[PartitionRead, ...]:
+    """Read again what the run's readers have read in a topic to which other producers write.
+
+    The end of a log is recorded as ``END`` if the reader reaches it. If it is below the position of
+    a reader after ``_ENDS_S``, the log has become shorter.
+
+    Args:
+        reader: settings for a consumer that reports an offset out of range instead of moving on.
+        places: partition to the offset at which the run began, and the readers' last position.
+        names: the function that named the run's records.
+    """
+    started = time.monotonic()
+    topic, ends = plan.topic.name, dict[int, int]()
+    client = LIBRDKAFKA.consumer({**reader, "enable.partition.eof": True})
+    try:
+        for partition, (_, position) in places.items():
+            end = _end_from(client, topic, partition, position, started + _ENDS_S)
+            if end is not None:
+                ends[partition] = end
+        reached = _read_range(
+            *(plan, recorder, client, {p: places[p][0] for p in ends}, ends, names),
+            started + limit_s,
+        )
+    finally:
+        client.close()
+    problems = {
+        partition: f"no broker returned the end of {topic}-{partition} within {_ENDS_S:g} s"
+        for partition in places
+        if partition not in ends
+    }
+    problems |= {
+        partition: f"the final read reached offset {reached[partition]} of {topic}-{partition} in"
+        f" {limit_s:g} s, not {end - 1}"
+        for partition, end in ends.items()
+        if reached[partition] < end - 1
+    }
+    return tuple(
+        PartitionRead(partition=p, complete=p not in problems, problem=problems.get(p))
+        for p in places
+    )
+
+
+def _end_from(
+    client: RecordConsumer, topic: str, partition: int, position: int, deadline: float
+) -> int | None:
+    """Return the last stable offset as soon as it is at least ``position``, or at the deadline.
+
+    A new leader's HW, and so its last stable offset, may be too low for a short time. The result is
+    None if no broker responds.
+    """
+    try:
+        return await_condition(
+            partial(readable_end, client, topic, partition),
+            lambda end: end >= position,
+            what=f"the end of {topic}-{partition}",
+            limit_s=max(deadline - time.monotonic(), _RETRY_S),
+        )
+    except WaitTimeoutError as late:
+        return late.seen if isinstance(late.seen, int) and late.seen >= 0 else None
+
+
+def _read_range(
+    plan: Plan,
+    recorder: Recorder,
+    client: RecordConsumer,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    names: Names,
+    deadline: float,
+) -> dict[int, int]:
+    """Read every partition from its start to its end; return partition -> last offset read.
+
+    If retention removes records before the reader gets them, it continues at the log's beginning.
+    Each beginning is recorded as ``SEEK``.
+    """
+    topic = plan.topic.name
+    tape = ReadBuffer(
+        recorder, process="reader", phase=FINAL, topic=topic, isolation=READ_COMMITTED, names=names
+    )
+    tape.moved(ASSIGN, dict.fromkeys(starts), within=False)
+    begins = {p: max(at, _first_offset(client, topic, p, deadline)) for p, at in starts.items()}
+    reached = {partition: begin - 1 for partition, begin in begins.items()}
+    fences: dict[int, int | None] = dict.fromkeys(starts)
+    stable = LastStableOffsets(fences, None, lambda _: -1)
+    tape.moved(SEEK, begins, within=False)
+    moved = begins
+    while unread := [p for p, end in ends.items() if reached[p] < end - 1]:
+        if moved:
+            client.assign([TopicPartition(topic, p, reached[p] + 1) for p in unread])
+        if time.monotonic() >= deadline:
+            break
+        invoke_ns = recorder.clock()
+        answers = client.consume(_READ_AT_ONCE, _POLL_S)
+        messages = [message for message in answers if message.error() is None]
+        reached |= {message.partition() or 0: message.offset() or 0 for message in messages}
+        _pass_ends(answers, fences, reached, stable)
+        tape.read(messages, invoke_ns)
+        expired = {a.partition() or 0 for a in answers if (e := a.error()) and e.code() == _OUT}
+        firsts = {p: _first_offset(client, topic, p, deadline) for p in expired}
+        moved = {p: first for p, first in firsts.items() if first > reached[p] + 1}
+        if moved:
+            tape.moved(SEEK, moved, within=False)
+        reached |= {partition: begin - 1 for partition, begin in moved.items()}
+        recorder.check()
+    whole = {p: end for p, end in ends.items() if reached[p] >= end - 1}
+    tape.moved(END, whole, within=False)
+    return reached
 
 
 def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: float) -> None:
@@ -252,7 +376,7 @@ def _read(
         phase=FINAL,
         topic=topic,
         isolation=READ_COMMITTED,
-        keyed=plan.named_by_keys,
+        names=names_for(plan),
     )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     if isinstance(client, Consumer):
@@ -307,7 +431,7 @@ def _pass_ends(
 
 def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
     """Return the last offset that a consumer may read; -1 if the partition is empty or unknown."""
-    return max(_readable_end(client, topic, partition) - 1, -1)
+    return max(readable_end(client, topic, partition) - 1, -1)
 
 
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
@@ -328,7 +452,7 @@ def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: 
     return 0
 
 
-def _readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
+def readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
     """Return the end offset for the client's isolation level; -1 if unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)

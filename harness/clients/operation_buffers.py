@@ -15,9 +15,9 @@ from highwater.harness.clients.libraries.interfaces import (
     Outcomes,
     ReadRecord,
 )
-from highwater.harness.clients.libraries.keyed import read_values
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE, record_id
+from highwater.harness.clients.read_names import Names, by_values
+from highwater.harness.runs.history import OK, READ, RUN, SEND, SUBSCRIBE
 from highwater.harness.runs.plan import Topic
 from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
 
@@ -155,7 +155,7 @@ class ReadBuffer:
 
     Args:
         group: the name of the group that the reader joins; empty for no group.
-        keyed: whether a record's key is its name.
+        names: the records' names in the history.
     """
 
     def __init__(
@@ -167,13 +167,13 @@ class ReadBuffer:
         topic: str,
         isolation: str,
         group: str = "",
-        keyed: bool = False,
+        names: Names = by_values,
     ) -> None:
         self._recorder = recorder
         self._row = {"process": process, "phase": phase, "topic": topic, "outcome": OK}
         self._isolation = isolation
         self._group = group
-        self._names = _keys if keyed else lambda messages: _identities(read_values(messages))
+        self._names = names
         self._op = 0
         self._begun = False
 
@@ -218,18 +218,3 @@ class ReadBuffer:
                 "op": np.full(size, self._op),
             }
         )
-
-
-def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
-    pairs = ((message.key(), message.value()) for message in messages)
-    names = (record_id(value or b"") if key is None else key.decode() for key, value in pairs)
-    return pa.array(names, pa.string())
-
-
-def _identities(values: list[bytes | None]) -> pa.Array:
-    """Return the records' ids: the text before ``|``. Values may have bytes that are not UTF-8."""
-    try:
-        texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
-    except pa.ArrowInvalid:
-        return pa.array([record_id(value or b"") for value in values], pa.string())
-    return pc.list_element(pc.split_pattern(texts, "|", max_splits=1), 0)

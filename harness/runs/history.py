@@ -31,7 +31,8 @@ SEEK: Final = "seek"
 REBALANCE: Final = "rebalance"
 END: Final = "end"
 """Kinds of operations. A ``send`` or ``read`` row is one record. ``end`` is the end of a log:
-``offset`` is the next record's offset (only Jepsen's histories have this kind). The other kinds
+``offset`` is the next record's offset (only in Jepsen's histories, and at the end of a run that
+only reads). The other kinds
 change a reader's position or partitions. These kinds have one row for each partition, or one row
 without a partition. ``assign``: from now on the reader reads exactly these partitions.
 ``subscribe``: its group may assign these partitions; ``value`` is the name of its group (empty in
@@ -50,7 +51,8 @@ RUN: Final = "run"
 FINAL: Final = "final"
 """The phases of a run. In ``run``, faults happen. In ``final``, after the healing, the harness
 writes one fence record to every partition, and a reader reads up to the fence. So the reader passes
-every earlier offset."""
+every earlier offset. A run that only reads has no fence: it reads from the last ``seek`` to the
+``end`` of this phase."""
 
 _ROW_GROUP: Final = 100_000
 _WORD = pa.dictionary(pa.int32(), pa.string())

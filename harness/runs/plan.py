@@ -320,6 +320,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         protocol: newest protocol version that brokers use; empty for the release's own.
         format: newest message format that brokers write; empty for the release's own.
         external: the cluster, if the driver is ``external``.
+        read_only: the existing topic that the run only reads; ``topic`` then describes this topic.
         program: the program under test, or None.
     """
 
@@ -431,6 +432,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         str, Option("Library of readers and members of groups, named as in --client.")
     ] = LIBRDKAFKA
     external: External | None = None
+    read_only: Annotated[
+        str, Option("Existing topic of your own cluster to read. The run then writes nothing.")
+    ] = ""
     program: ProgramPlan | None = None
 
     def __post_init__(self) -> None:
@@ -578,7 +582,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         config, brokers = derived(keys=workload.keys > 0, tiered=self.tiered)
         if self.external is None:
             plain = replace(topic, name=Topic().name, replication_factor=self.brokers)
-        if not (topic.like and self.external):
+        if not (self.external and (topic.like or self.read_only)):
             plain = replace(plain, added=0, config=config, like=None)
         grouped = workload.group_protocol == CLASSIC or workload.subscribe > 0
         idempotent = workload.idempotence or not workload.transactions
@@ -604,7 +608,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             return " ".join([*words, *as_typed(self, "seed")])
         rolls = self.rolls
         words = [f"highwater {'rolling' if rolls else 'run'}"]
-        words += as_typed(self, "kafka", "acks", "min_isr", "unclean")
+        words += as_typed(self, "kafka", *(() if self.read_only else _OF_TOPIC))
         if self.external is not None:
             words.append(self.external.words)
             words += ["--like ./plan.json"] if self.topic.like else []
@@ -639,9 +643,8 @@ class _SchemaOnly(msgspec.Struct):
     schema: int
 
 
-_AT_FIRST: Final = frozenset(
-    ("kafka", "acks", "min_isr", "unclean", "cluster", "story", "nemesis", "duration")
-)
+_OF_TOPIC: Final = ("acks", "min_isr", "unclean")
+_AT_FIRST: Final = frozenset(("kafka", *_OF_TOPIC, "cluster", "story", "nemesis", "duration"))
 _NEXT: Final = (
     *("producers", "consumers", "rate", "record_bytes", "compression", "overlap", "calm", "budget"),
     *("partitions", "brokers", "delivery_timeout", "aborts", "isolation", "subscribe", "share"),
@@ -708,6 +711,8 @@ def _changed(plan: Plan) -> list[str]:
     if plan.story:
         usual = replace(usual, producers=0, record_bytes=ours.record_bytes, keys=ours.keys)
     topic = Topic(partitions=Topic().partitions if plan.story else 0)
+    if plan.read_only:
+        topic, usual = plan.topic, replace(usual, producers=0)
     base = Plan(kafka=plan.kafka, topic=topic, workload=usual, seed=plan.seed)
     if plan.external:
         base = replace(base, brokers=plan.brokers)

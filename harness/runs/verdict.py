@@ -16,10 +16,10 @@ LOSSY: Final = "valid, with losses"
 """The verdict's text for a valid run that lost records which its settings did not protect."""
 
 
-Account = Literal["whole", "begun", "none"]
+Account = Literal["whole", "begun", "received", "none"]
 """The records of a run that the ledger (``Ledger``) counts. ``whole``: all up to the final read.
-``begun``: only records sent before the run was interrupted. ``none``: the history cannot be
-read."""
+``begun``: only records sent before the run was interrupted. ``received``: the run only reads, and
+the ledger counts the records that its readers received. ``none``: the history cannot be read."""
 
 
 def in_words(verdict: str, lost: int) -> str:
@@ -97,6 +97,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced.
     ``read``: the final read returned the record. ``unseen``: the final read may not have reached
     the record's offset. ``replaced``: compaction, or an administrator, may have removed the record.
+
+    If the run only reads, ``received`` is the number of records that its readers received, and
+    received = read + lost + unseen + replaced. ``replaced``: retention or a deletion removed the
+    record.
     """
 
     sent: int
@@ -107,6 +111,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     unseen: int
     replaced: int = 0
+    received: int = 0
 
     def errors(self) -> list[str]:
         """Return a sentence for each sum that is wrong. Empty if all sums are correct."""
@@ -116,9 +121,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
                 f"sent {self.sent} is not acknowledged {self.acknowledged} + failed {self.failed}"
                 f" + unknown {self.unknown}"
             )
-        if self.acknowledged != self.read + self.lost + self.unseen + self.replaced:
+        total = self.acknowledged + self.received
+        if total != self.read + self.lost + self.unseen + self.replaced:
             wrong.append(
-                f"acknowledged {self.acknowledged} differs from read {self.read} + lost {self.lost}"
+                f"{'received' if self.received else 'acknowledged'} {total} differs from read"
+                f" {self.read} + lost {self.lost}"
                 f" + unseen {self.unseen} + replaced {self.replaced}"
             )
         return wrong
@@ -182,6 +189,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         """The ledger as a sentence, as far as it is known; empty if no record was counted."""
         if self.account == "none":
             return ""
+        if self.account == "received":
+            return (
+                f"received {self.ledger.received:,} = still there {self.ledger.read:,} + gone"
+                f" {self.ledger.lost:,} + expired {self.ledger.replaced:,} + not reached"
+                f" {self.ledger.unseen:,}"
+            )
         book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
         sent = (
             f"sent {book.sent:,} = {acknowledged} {book.acknowledged:,} + failed {book.failed:,}"
@@ -216,7 +229,11 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self, report: str | None) -> dict[str, object]:
         """Return the object that ``run --json`` and ``check --json`` print; null if unknown."""
         ledger: dict[str, int | None] = msgspec.structs.asdict(self.ledger)
-        if self.account != "whole":
+        if self.account == "received":
+            ledger |= dict.fromkeys(("sent", "acknowledged", "failed", "unknown"))
+        else:
+            ledger["received"] = None
+        if self.account in {"begun", "none"}:
             ledger |= dict.fromkeys(("read", "lost", "unseen", "replaced"))
         if self.account == "none":
             ledger = dict.fromkeys(ledger)

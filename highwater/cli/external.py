@@ -18,7 +18,13 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
 from highwater.harness.releases.cluster_facts import POSITIONS, SHARE_GROUPS, TRANSACTIONS
 from highwater.harness.runs.plan import EXTERNAL, External, Plan, Topic
-from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
+from highwater.harness.runs.topics.existing_topic import (
+    MIN_ISR,
+    UNCLEAN,
+    likened,
+    of_plan,
+    only_read,
+)
 
 REPLICAS = 3
 """The number of replicas of each partition, if the cluster has as many brokers."""
@@ -129,13 +135,14 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
     return named
 
 
-def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Raise an error for ``--like`` without ``--inventory``, which names the topic's cluster."""
-    if like is not None and inventory is None:
-        raise UsageError(
-            f"--like {like} needs your cluster, which has this topic",
-            hint="Add --inventory FILE (docs/external.md).",
-        )
+def require_inventory(like: str | None, read_only: str | None, inventory: Path | None) -> None:
+    """Raise an error for ``--like`` or ``--read-only`` without the inventory of their cluster."""
+    for option, topic in (("--like", like), ("--read-only", read_only)):
+        if topic and inventory is None:
+            raise UsageError(
+                f"{option} {topic} needs your cluster, which has this topic",
+                hint="Add --inventory FILE (docs/external.md).",
+            )
 
 
 def onto(
@@ -165,8 +172,12 @@ def onto(
     inventory = Inventory.read(path)
     heal_leftovers(path)
     own_topics = _own_topics(plan)
+    if like is not None and plan.read_only:
+        raise UsageError(
+            "--like copies a topic, and --read-only creates none", hint="Leave one of them out."
+        )
     identity = identify(inventory, confirm, own_topics)
-    count = len(inventory.brokers)
+    kafka, count = release(inventory.kafka), len(inventory.brokers)
     name = f"{inventory.prefix}{secrets.token_hex(4)}"
     replicas = min(REPLICAS, count)
     topic = msgspec.structs.replace(plan.topic, name=name, replication_factor=replicas)
@@ -174,6 +185,12 @@ def onto(
     if program is not None and program.out:
         program = msgspec.structs.replace(program, out=f"{name}-out")
     unmade = not own_topics and POSITIONS not in identity.topics
+    if unmade and plan.read_only:
+        raise UsageError(
+            f"the inventory's user sees no topic {POSITIONS}, and the brokers would create it for a"
+            " reader of librdkafka",
+            hint="Let a consumer of yours join a group first; then the topic exists.",
+        )
     unmade = unmade and _read_without_groups(plan, inventory)
     plan = msgspec.structs.replace(
         plan,
@@ -192,15 +209,15 @@ def onto(
             commands=tuple(sorted(inventory.commands.named())),
         ),
     )
+    if plan.read_only:
+        return only_read(plan, read_topic(kafka, identity, plan.read_only))
     if like is None:
         return plan
     if plan.story is not None:
         raise UsageError(
             f"the story {plan.story} creates its own topic", hint="Leave --like or --story out."
         )
-    existing = (
-        of_plan(Path(like)) if "/" in like else read_topic(release(inventory.kafka), identity, like)
-    )
+    existing = of_plan(Path(like)) if "/" in like else read_topic(kafka, identity, like)
     return likened(plan, existing, given)
 
 

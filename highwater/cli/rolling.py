@@ -37,6 +37,7 @@ AFTER_S: Final = 3.0
         options_of(Plan),
         *("kafka", "duration", "acks", "min_isr", "unclean", "partitions", "producers"),
         *("consumers", "rate", "record_bytes", "compression", "idempotence", "delivery_timeout"),
+        "read_only",
         kafka="Kafka release; the inventory must name the same one.",
         duration=f"Least time in which clients write and read: {limits.FAULTS_S.lasting}.",
         min_isr="min.insync.replicas, from 1 to the number of replicas.",

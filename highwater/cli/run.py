@@ -66,9 +66,9 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     base = None if file is None else read_plan(file)
     if base is not None:
         refuse_external(base)
+    external.require_inventory(like, given.get("read_only"), inventory)
     kafka = given.get("kafka", base.kafka if base else None)
     given["kafka"] = external.release_of(kafka, given.get("cluster", ""), inventory)
-    external.require_inventory(like, inventory)
     plan = requested_plan(given, base)
     if plan.story and "duration" in given:
         raise UsageError(

@@ -4,6 +4,8 @@ import re
 import shutil
 from typing import Final
 
+import msgspec
+
 from highwater.clusters.drivers import require_driver
 from highwater.clusters.nodes.flush_trace import STRACE
 from highwater.clusters.releases.jars import remote_storage_jars
@@ -56,6 +58,8 @@ def check_plan(plan: Plan) -> None:
         _check_external(plan)
     else:
         require_driver(plan.driver, kafka)
+    if plan.read_only:
+        _check_read_only(plan)
     _check_limits(plan)
     check_controllers(plan.controllers)
     _check_nodes(plan, kafka)
@@ -128,6 +132,36 @@ def _check_external(plan: Plan) -> None:
             raise UsageError(
                 f"this option is not available on your own cluster: {why}",
                 hint="docs/external.md lists the available options.",
+            )
+
+
+def _check_read_only(plan: Plan) -> None:
+    """Raise an error if a plan that only reads would also write, or change the cluster."""
+    readers = Workload(producers=0)
+    for name in ("consumers", "isolation", "churn_s"):
+        readers = msgspec.structs.replace(readers, **{name: getattr(plan.workload, name)})
+    words = (*plan.nemesis, *(step.fault for step in plan.steps))
+    faults = [FaultSpec.of(word).fault for word in words]
+    changing = [fault.name for fault in faults if fault.family != "process"]
+    refused = {
+        "it needs your own cluster: add --inventory FILE or --kubernetes": plan.external is None,
+        "a story sends records": plan.story is not None or plan.schedule is not None,
+        "a program writes": plan.program is not None,
+        "it starts only readers, without a group": plan.workload != readers,
+        "it needs a reader": not plan.workload.consumers,
+        "it reads with librdkafka, which returns a record's headers": (
+            (plan.client, plan.reader_client) != (LIBRDKAFKA, LIBRDKAFKA)
+        ),
+        "an outage without an acknowledgement cannot be measured": plan.max_outage_s > 0,
+        f"the fault {''.join(changing[:1])} does more than stop, pause and start brokers": (
+            bool(changing)
+        ),
+    }
+    for why, requested in refused.items():
+        if requested:
+            raise UsageError(
+                f"--read-only {plan.read_only} is not possible here: {why}",
+                hint="docs/external.md describes runs that only read.",
             )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.options import options_of, with_options
@@ -17,6 +18,14 @@ from highwater.runtime.programs.run_records import write_feed
 
 _OF_STORIES = ("duration", "record_bytes")
 """Settings that a story decides."""
+
+_OF_READERS: Final = frozenset(
+    (
+        *("read_only", "kafka", "cluster", "nemesis", "duration", "seed", "budget", "overlap"),
+        *("calm", "max_recovery", "consumers", "isolation", "churn"),
+    )
+)
+"""Settings of plans that only read."""
 
 _OF_APPS: Final = Plan(
     kafka=MODERN,
@@ -55,6 +64,9 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
         base = story.plan(kafka) if story else random
     plan = with_options(base, given)
     topic, workload = plan.topic, plan.workload
+    if plan.read_only:
+        refuse_writers(given)
+        workload = replace(workload, producers=0)
     if "brokers" in given:
         replicas = story.replicas(plan.brokers) if story else plan.brokers
         topic = replace(topic, replication_factor=replicas)
@@ -64,6 +76,21 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
         workload = replace(workload, **group)
     workload = replace(workload, idempotence=workload.idempotence or workload.transactions)
     return with_settings(replace(plan, topic=topic, workload=workload))
+
+
+def refuse_writers(given: Mapping[str, object]) -> None:
+    """Raise an error for settings of a plan that only reads: for clients that write, and topics.
+
+    Raises:
+        UsageError: the message names the option.
+    """
+    for name in given:
+        if name not in _OF_READERS:
+            option = options_of(Plan)[name].names(name)[0].partition("/")[0]
+            raise UsageError(
+                f"{option} is not possible with --read-only, which starts only readers and faults",
+                hint=f"Leave {option} out.",
+            )
 
 
 def requested_app(

@@ -39,7 +39,8 @@ class ProgressLine:
 
     def line(self, counts: Counts) -> str:
         """Return a line with the numbers of acknowledged and read records, and the last fault."""
-        numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
+        numbers = f"{counts.ok} of {counts.sent} acknowledged, " if counts.sent else ""
+        numbers += f"{counts.read} read"
         return f"{numbers}; {self._last}" if self._last else numbers
 
 

@@ -144,7 +144,8 @@ def conduct(
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment, present = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
-        record_topic(recorder, plan.topic, assignment[:present])
+        if not plan.read_only:
+            record_topic(recorder, plan.topic, assignment[:present])
         cluster = recorded(cluster, recorder)
         _prepare_sharing(plan, cluster)
         fault_log = ProgressLine(recorder)
@@ -194,7 +195,8 @@ def conduct(
             _play(plan, context, keeper)
             _heal(plan, context, workload, keeper)
             _read(context, workload, program, recorder, keeper)
-            record_end(recorder, probe, cluster, plan.topic.name)
+            if not plan.read_only:
+                record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, keeper)
         keeper.phase("frozen", manifest=manifest.record(run, recorder.rows()))
@@ -274,6 +276,8 @@ def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: Status
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list[int]], int]:
     """Create the topic, without the partitions that a story adds later.
 
+    If the run only reads, the topic exists.
+
     Returns:
         The replicas of every partition (also of later ones), with the preferred leader first, and
         the number of created partitions.
@@ -283,6 +287,8 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
         plan.topic.partitions - plan.topic.added,
     )
     first = assignment[:present]
+    if plan.read_only:
+        return assignment, present
     if plan.story and (before := find_story(plan.story).needs.before) is not None:
         before(plan, cluster, probe)
     cluster.create_topic(plan.topic.name, first, plan.topic.settings())
@@ -294,6 +300,9 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
 def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
     if plan.topic.like is not None:
         return [[*replicas] for replicas in plan.topic.like.replicas]
+    if plan.read_only:
+        partitions = range(plan.topic.partitions)
+        return [[*probe.partition(plan.topic.name, number).isr] for number in partitions]
     script = find_script(plan)
     ids = [*script.cast(cluster, probe)] if script else sorted(cluster.brokers)
     starts = (n % len(ids) for n in range(plan.topic.partitions))
@@ -339,14 +348,12 @@ def _read(
     recorder: Recorder,
     keeper: StatusKeeper,
 ) -> None:
-    """Stop the program under test, write a fence to each partition, and read up to the fences.
-
-    Then request the coordinators' state.
-    """
+    """Stop the program under test, perform the final read, and request the coordinators' state."""
     if program is not None:
         keeper.add(finish(context.plan, program, workload, recorder))
     keeper.phase("reading")
-    limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
+    counts = workload.counts()
+    limit_s = READ_LIMIT_S + (counts.sent or counts.read) / READS_PER_S
     reads = workload.final_read(limit_s=limit_s)
     keeper.add([read.problem for read in reads if read.problem is not None])
     keeper.standing([read.standing for read in reads if read.standing is not None])
@@ -376,7 +383,8 @@ def _quiesce(plan: Plan, context: ScheduleContext) -> None:
 
     In this state each leader has committed its complete log. The condition ignores a follower's HW:
     after a restart it may be 0, because the leader's fetch session (KIP-227) sends the HW again
-    only when it increases.
+    only when it increases. If the run only reads, other producers still write, so the replicas'
+    LEOs differ.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
     for controller in context.cluster.controllers.values():
@@ -396,7 +404,10 @@ def _quiesce(plan: Plan, context: ScheduleContext) -> None:
             lambda seen: (
                 len(seen[0].isr) == plan.topic.replication_factor
                 and seen[0].leader in seen[1]
-                and {replica.leo for replica in seen[1].values()} == {seen[1][seen[0].leader].hw}
+                and (
+                    bool(plan.read_only)
+                    or {replica.leo for replica in seen[1].values()} == {seen[1][seen[0].leader].hw}
+                )
             ),
             what=f"every replica of {plan.topic.name}-{partition} to be in the ISR and complete",
             limit_s=max(1.0, deadline - time.monotonic()),

@@ -25,7 +25,12 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
-from highwater.harness.clients.final_read import PartitionRead, final_read
+from highwater.harness.clients.final_read import (
+    PartitionRead,
+    final_read,
+    read_again,
+    readable_end,
+)
 from highwater.harness.clients.groups.final_offsets import (
     committed_offsets,
     read_group_offsets,
@@ -40,6 +45,7 @@ from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
+from highwater.harness.clients.read_names import names_for
 from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.clients.send_rate import (
     ClientLifetime,
@@ -143,10 +149,17 @@ class RunningWorkload:
         self._members: list[ShareMember] = []
         self._sharing: list[threading.Thread] = []
         self._steered: list[SteeredShareMember] = []
+        self._names = names_for(plan)
+        self._starts: dict[int, int] = {}
+        self._readers: list[ConsumerLoop] = []
         self._drained = threading.Event()
         with contextlib.ExitStack() as opened:
             opened.callback(self._clients.close)
-            self._sender = self._open_sender("story", f"story-{plan.workload.acks}")
+            self._sender = (
+                None
+                if plan.read_only
+                else self._open_sender("story", f"story-{plan.workload.acks}")
+            )
             self.direct = DirectSender(plan, recorder)
             opened.pop_all()
         self._asking: dict[str, Consumer] = {}
@@ -172,12 +185,14 @@ class RunningWorkload:
     def start(self) -> None:
         """Start every producer and consumer of the plan."""
         workload = self._plan.workload
+        if self._plan.read_only:
+            self._starts = self._ends()
         readers: list[tuple[str, GroupMembership | None]] = []
         readers += [(f"consumer-{index}", None) for index in range(workload.consumers)]
         group = GroupMembership(group=self._plan.group, protocol=workload.group_protocol)
         readers += [(f"member-{index}", group) for index in range(workload.subscribe)]
         for (name, joins), isolation in zip(readers, itertools.cycle(workload.isolation)):
-            self._read(name, joins, isolation, self._clients.readers)
+            self._readers.append(self._read(name, joins, isolation, self._clients.readers))
         for index in range(0 if self._plan.story else workload.share):
             self._share(index)
         for index in range(workload.producers):
@@ -300,7 +315,9 @@ class RunningWorkload:
             isolation=isolation,
             joins=joins,
             library=library,
+            names=self._names,
         )
+        reader.begin_at(self._starts)
         self._spawn(name, partial(reader.run, self._stop, lambda: self._answer_limit_s))
         return reader
 
@@ -361,7 +378,8 @@ class RunningWorkload:
         self._drain()
         stuck = [thread.name for thread in self._threads if thread.is_alive()]
         self._threads = []
-        self._sender.finish(limit_s=self._answer_limit_s)
+        if self._sender is not None:
+            self._sender.finish(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
         for records in self._named:
             records.close(limit_s=_LAST_S)
@@ -427,7 +445,7 @@ class RunningWorkload:
             *self._producers.values(),
             *self._transactional,
             *self._named,
-            self._sender,
+            *([self._sender] if self._sender else []),
             self.direct,
         ]
         sent = sum(sender.sent for sender in senders)
@@ -464,6 +482,8 @@ class RunningWorkload:
         Raises:
             WaitTimeoutError: no transaction committed.
         """
+        if self._sender is None:
+            return
         self._sender.warm_up(limit_s=_WARM_S)
         if self._plan.external is not None and self._plan.workload.transactions:
             await_condition(
@@ -481,6 +501,8 @@ class RunningWorkload:
             limit_s: if no response comes within this time, the outcome is ``info``; by default the
                 delivery timeout. The history also gets later responses.
         """
+        if self._sender is None:
+            raise HarnessError(f"the run only reads {self._plan.topic.name}")
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
 
@@ -520,9 +542,20 @@ class RunningWorkload:
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Write a fence (last record) to each partition, and read all records up to the fence."""
-        fence = clients.producer(self._plan, self._common("fence"), acks="all")
+        """Write a fence (last record) to each partition, and read all records up to the fence.
+
+        If the run only reads, write nothing, and read the same offsets again.
+        """
         reader = clients.consumer(self._common("reader"))
+        if self._plan.read_only:
+            places = {
+                p: (start, max(loop.positions[p] for loop in self._readers))
+                for p, start in self._starts.items()
+            }
+            return read_again(
+                *(self._plan, self._recorder, reader, places), names=self._names, limit_s=limit_s
+            )
+        fence = clients.producer(self._plan, self._common("fence"), acks="all")
         if self._plan.workload.subscribe or self._plan.program:
             self.ask_group()
         for group in sorted(self._outside):
@@ -537,6 +570,29 @@ class RunningWorkload:
             open_s=self._open_s(),
             library=LIBRDKAFKA if self._plan.external is None else self._clients.readers,
         )
+
+    def _ends(self) -> dict[int, int]:
+        """Return each partition's last stable offset, at which the readers begin.
+
+        Raises:
+            WaitTimeoutError: a partition's leader does not respond.
+        """
+        topic, client = (
+            self._plan.topic,
+            LIBRDKAFKA.consumer(clients.consumer(self._common("ends"))),
+        )
+        try:
+            return {
+                partition: await_condition(
+                    partial(readable_end, client, topic.name, partition),
+                    lambda end: end >= 0,
+                    what=f"the leader to return the end of {topic.name}-{partition}",
+                    limit_s=_WARM_S,
+                )
+                for partition in range(topic.partitions)
+            }
+        finally:
+            client.close()
 
     def ask_group(self) -> None:
         """Request and record the offsets of the run's group."""
@@ -561,7 +617,8 @@ class RunningWorkload:
             for loop in self._producers.values():
                 if isinstance(loop, ProducerLoop):
                     loop.close()
-            self._sender.close(limit_s=0.0)
+            if self._sender is not None:
+                self._sender.close(limit_s=0.0)
             self._clients.close()
             clients.close_log(self._log)
 

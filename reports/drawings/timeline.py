@@ -117,7 +117,8 @@ def _acks(
     """Draw a line for each acknowledgement, or the rate if the acknowledgements are too many."""
     top, base = 30.0, 24 + ACKS - 12
     acks = evidence.acks.get(partition, np.empty(0, np.int64))
-    parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
+    name = "reads" if evidence.done == "read" else "acks"
+    parts: list[Markup] = [text(LEFT - 10, top + 14, name, "lanename", "end")]
     if len(acks) <= TICKS_MAX:
         parts += [line(time(int(t)), base - 14, time(int(t)), base, "ack") for t in acks]
     else:

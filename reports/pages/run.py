@@ -19,7 +19,7 @@ from highwater.harness.runs.faults.counts import title
 from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.verdict import ACKNOWLEDGED, INVALID, Anomaly, Verdict
+from highwater.harness.runs.verdict import ACKNOWLEDGED, INVALID, Anomaly, Ledger, Verdict
 from highwater.reports import model_text
 from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import Frame, frames, places
@@ -91,10 +91,11 @@ def page(run: Run) -> str:
     if status is not None and status.phase != "frozen" and not verdict.cut:
         missing.insert(0, f"The run ended early while it was {status.phase}.")
     partitions = _partitions(verdict, evidence)
-    holdings = {p: read_holdings(run, p, missing, without) for p in partitions}
+    uncopied: list[str] = [] if plan.read_only else missing
+    holdings = {p: read_holdings(run, p, uncopied, without) for p in partitions}
     groups = bursts(verdict.anomalies)
     shown_groups, others = groups[:STORIES_MAX], groups[STORIES_MAX : STORIES_MAX + LISTED_MAX]
-    raws = _raws(run, shown_groups, missing, without)
+    raws = _raws(run, shown_groups, uncopied, without)
     fault_effects = effects(evidence)
     stories = [
         _story(i, link, group, evidence, holdings, raws)
@@ -129,7 +130,11 @@ def page(run: Run) -> str:
         pace=pace(evidence),
         evidence=evidence,
         struck=fault_effects,
-        measures=MEASURES,
+        measures={
+            name: measure
+            for name, measure in MEASURES.items()
+            if not (plan.read_only and name == "unacknowledged")
+        },
         outage=lambda outages, name: says(getattr(outages, name)),
         assumptions=assumptions(run, plan, status, verdict, evidence, fault_effects),
         commands=_commands(run, plan, verdict),
@@ -273,9 +278,12 @@ def _timeline(
 def ledger_bars(verdict: Verdict) -> Markup:
     """Draw the counts of records as two bars: records sent, and records acknowledged.
 
-    For a run that ended early, draw only the first bar.
+    For a run that ended early, draw only the first bar; for a run that only reads, only one bar of
+    the records that its readers received.
     """
     width = 480.0
+    if verdict.account == "received":
+        return _received_bar(verdict.ledger, width)
     ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")
     sent = [
         Share(count=ledger.acknowledged, name=done, class_="ok"),
@@ -308,6 +316,25 @@ def ledger_bars(verdict: Verdict) -> Markup:
         bar(0, 92, width, 32, acked),
     ]
     return svg(width, 128.0, "Outcomes of all records", about, *parts, uid="ledger")
+
+
+def _received_bar(ledger: Ledger, width: float) -> Markup:
+    shares = [
+        Share(count=ledger.read, name="still there", class_="ok"),
+        Share(count=ledger.lost, name="gone", class_="lost"),
+        Share(count=ledger.replaced, name="expired", class_="unknown"),
+        Share(count=ledger.unseen, name="not reached", class_="unknown"),
+    ]
+    about = (
+        f"Of {ledger.received:,} records that readers received, {ledger.read:,} are still there at"
+        f" the end, {ledger.lost:,} are gone, {ledger.replaced:,} expired and {ledger.unseen:,}"
+        " were not reached."
+    )
+    parts = [
+        text(0, 14, f"received {ledger.received:,}", "barname"),
+        bar(0, 22, width, 32, shares),
+    ]
+    return svg(width, 60.0, "What became of the records", about, *parts, uid="ledger")
 
 
 def _sides(

@@ -86,7 +86,7 @@ def _entry(root: Path, name: str) -> RunListing:
         link=link,
         kafka=plan.kafka,
         what=plan.happens.replace(",", ", "),
-        acks=plan.workload.acks,
+        acks="-" if plan.read_only else plan.workload.acks,
     )
     try:
         verdict, model = run.verdict(), model_text.read(run)

@@ -67,7 +67,9 @@ def assumptions(
             "The clocks of the brokers and of the observer agree": _clocks(evidence, status),
             **flushes,
             "Every replica was in sync before the final read": _quiesced(status),
-            "The final read passed every acknowledged record": _final_read(status, verdict),
+            f"The final read passed every {'' if plan.read_only else 'acknowledged '}record": (
+                _final_read(status, verdict)
+            ),
         }
     return [
         Assumption(name=name, word=measured[0], observed=measured[1])
@@ -245,4 +247,5 @@ def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     ]
     if short:
         return "not held", " ".join(short)
-    return "held", f"The final read passed all {verdict.ledger.acknowledged:,} records."
+    total = verdict.ledger.acknowledged + verdict.ledger.received - verdict.ledger.replaced
+    return "held", f"The final read passed all {total:,} records."

@@ -34,7 +34,7 @@ def facts(
     """
     happened = Happening.of(plan, fault_counts)
     topic, work = plan.topic, plan.workload
-    alone = topic.min_insync_replicas <= 1 and work.acks == "all"
+    alone = topic.min_insync_replicas <= 1 and work.acks == "all" and not plan.read_only
     return [
         Fact(
             name="Kafka",
@@ -42,7 +42,9 @@ def facts(
             means=_coordination(plan, environment),
         ),
         Fact(name="What happened", value=happened.value, means=happened.means),
-        Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
+        Fact(name="Only read", value=plan.read_only, means="by readers without a group")
+        if plan.read_only
+        else Fact(name="acks", value=work.acks, means=_ACKS[work.acks]),
         Fact(
             name="min.insync.replicas",
             value=str(topic.min_insync_replicas),

@@ -20,6 +20,7 @@ from tests.histories import (
     hanging,
     journals,
     loops,
+    others_topic,
     remote_tier,
 )
 from tests.histories.stories import fork, loss
@@ -490,5 +491,16 @@ GOLDEN: Final = (
             breaking=breaking,
         )
         for name, build, findings, breaking in loops.CASES
+    ),
+    *(
+        Golden(
+            name=name,
+            build=build,
+            verdict=verdict,
+            anomalies=findings,
+            breaking=frozenset(kind for kind, *_ in findings if breaks),
+            says=says,
+        )
+        for name, build, verdict, findings, breaks, says in others_topic.CASES
     ),
 )

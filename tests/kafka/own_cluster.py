@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -87,8 +88,11 @@ class OwnCluster:
     cluster_id: str
     code: str
 
-    def __init__(self, kafka: str, directory: Path) -> None:
+    def __init__(
+        self, kafka: str, directory: Path, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self.release = release(kafka)
+        self._settings_of_all = settings
         self.directory = directory
         self._group = AddressGroup(len(_IDS), 1 if self._on_zookeeper else len(_IDS))
         self.brokers: Mapping[int, Address] = self._group.brokers
@@ -149,7 +153,7 @@ class OwnCluster:
         voters = ",".join(f"{id_}@{at}" for id_, at in zip(_IDS, coordination, strict=False))
         cluster_id = kafka_uuid()
         for id_ in _IDS:
-            shared = {"log.dirs": str(self.path(id_, "data"))}
+            shared = {"log.dirs": str(self.path(id_, "data")), **self._settings_of_all}
             client = f"PLAINTEXT://{self.brokers[id_]}"
             if self._on_zookeeper:
                 own = {"broker.id": str(id_), "zookeeper.connect": coordination[0]}
@@ -359,9 +363,15 @@ class OwnCluster:
 
 
 @contextlib.contextmanager
-def own_cluster(kafka: str, directory: Path, *, group: bool) -> Iterator[OwnCluster]:
-    """Make a cluster that is in use, until the block ends."""
-    made = OwnCluster(kafka, directory)
+def own_cluster(
+    kafka: str,
+    directory: Path,
+    *,
+    group: bool,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[OwnCluster]:
+    """Make a cluster that is in use, until the block ends; all brokers have these settings."""
+    made = OwnCluster(kafka, directory, settings)
     try:
         made.boot()
         made.use(group=group)

@@ -12,24 +12,34 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import psutil
 import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicPartition,
+)
 from confluent_kafka import admin as kafka_admin
 
 from highwater.cli.external import onto
+from highwater.clusters.external.cluster import open_cluster
 from highwater.clusters.external.journal import journal_folder, read
-from highwater.harness.base.errors import HighwaterError, UsageError
+from highwater.harness.base.errors import HarnessError, HighwaterError, UsageError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.releases.cluster_facts import POSITIONS
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
+from highwater.runtime.requested_plan import requested_plan
 from highwater.runtime.runner import execute
 from tests.kafka.external_cluster import Landlord, landlord
+from tests.kafka.others_producers import writing
 from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -205,6 +215,104 @@ def test_a_topic_is_made_like_theirs_which_is_only_read(theirs: Landlord, tmp_pa
     assert again.topic.like is not None
     assert again.topic.like.replicas == plan.topic.like.replicas
     assert again.topic.settings() == plan.topic.settings()
+
+
+@pytest.fixture
+def orders(theirs: Landlord, positions: str) -> Iterator[Any]:
+    """The administrator of their topics, of which only one may be read; a group has committed."""
+    admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
+    made = [
+        KAFKA.NewTopic("orders", 2, 3, config={"min.insync.replicas": "2"}),
+        KAFKA.NewTopic("accounts", 1, 3, config={"cleanup.policy": "compact"}),
+    ]
+    for future in admin.create_topics(made).values():
+        future.result(30)
+    with pytest.raises(UsageError, match=f"sees no topic {positions}, and the brokers would"):
+        onto_read_only(theirs, "orders")
+    settings = {"bootstrap.servers": theirs.cluster.bootstrap, "group.id": "billing"}
+    billing = Consumer(settings)
+    await_condition(
+        lambda: billing.commit(offsets=[TopicPartition("orders", 0, 0)], asynchronous=False),
+        what="a group of theirs to commit",
+        limit_s=60,
+        passing=(KafkaException,),
+    )
+    billing.close()
+    yield admin
+    for future in admin.delete_topics([topic.topic for topic in made]).values():
+        future.result(30)
+
+
+def onto_read_only(theirs: Landlord, topic: str) -> Plan:
+    plan = requested_plan({"kafka": MODERN, "read_only": topic, "nemesis": "kill"})
+    return onto(plan, theirs.inventory(), theirs.code)
+
+
+def on_brokers(admin: Any) -> dict[str, Any]:  # noqa: ANN401 - KAFKA is untyped
+    """Return topics with their settings, the ends of their logs, and groups with their offsets."""
+    metadata = admin.list_topics(timeout=10)
+    parts = [
+        TopicPartition(name, part)
+        for name, topic in metadata.topics.items()
+        for part in topic.partitions
+    ]
+    ends = admin.list_offsets(dict.fromkeys(parts, KAFKA.OffsetSpec.latest()))
+    kind = KAFKA.ConfigResource.Type.TOPIC
+    configs = admin.describe_configs([KAFKA.ConfigResource(kind, name) for name in metadata.topics])
+    [offsets] = admin.list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions("billing")]
+    ).values()
+    return {
+        "ends": {(at.topic, at.partition): end.result(30).offset for at, end in ends.items()},
+        "settings": {
+            resource.name: {name: entry.value for name, entry in future.result(30).items()}
+            for resource, future in configs.items()
+        },
+        "groups": [group.group_id for group in admin.list_consumer_groups().result().valid],
+        "offsets": [(at.partition, at.offset) for at in offsets.result(30).topic_partitions],
+    }
+
+
+@pytest.mark.parametrize("theirs", [MODERN], indirect=True)
+def test_a_topic_that_is_only_read_gets_not_a_byte(
+    theirs: Landlord,
+    orders: Any,  # noqa: ANN401 - KAFKA is untyped
+    tmp_path: Path,
+) -> None:
+    for topic, message in (
+        ("order", "there is no topic order, or"),
+        (POSITIONS, f"{POSITIONS} is an internal topic of Kafka"),
+        ("accounts", "topic accounts is compacted"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            onto_read_only(theirs, topic)
+    before = on_brokers(orders)
+    with contextlib.closing(
+        open_cluster(theirs.inventory(), theirs.code, tmp_path / "opened")
+    ) as opened:
+        for change in (
+            partial(opened.configure, "orders", {"retention.ms": "1"}),
+            partial(opened.add_partitions, "orders", {2: [1, 2, 3]}),
+            partial(opened.reassign, "orders", 0, [1]),
+            partial(opened.move_leader, "orders", 0, 1),
+            partial(opened.delete_records, "orders", 0, 0),
+            partial(opened.delete_topic, "orders"),
+        ):
+            with pytest.raises(HarnessError, match="cannot be changed, because this run did not"):
+                change()
+    where = ("--inventory", theirs.inventory(), "--confirm", theirs.code, "--store", tmp_path)
+    faults = ("--nemesis", "kill,pause", "--for", "8s", "--seed", "4", "--json")
+    with writing(theirs.cluster.bootstrap, "orders") as [owner]:
+        code, out, err = finish(start("run", "--read-only", "orders", *where, *faults))
+    after, judged = on_brokers(orders), json.loads(out)
+    assert (code, judged["verdict"]) == (0, "valid"), judged["reasons"] + [err]
+    assert judged["read"] == judged["received"] > 300
+    grown = {at: end - before["ends"][at] for at, end in after["ends"].items()}
+    assert owner.counts["failed"] == 0
+    assert sum(grown.values()) == owner.counts["written"]
+    assert {topic for (topic, _), more in grown.items() if more} == {"orders"}
+    assert {**after, "ends": 0} == {**before, "ends": 0}
+    assert not [*tmp_path.glob("latest/replicas/*")]
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ class RunBuilder:
         process: str = "reader",
         phase: str = "final",
         leader_epoch: int | None = None,
+        isolation: str | None = None,
     ) -> None:
         """A reader met a record."""
         self._operation(
@@ -151,6 +152,7 @@ class RunBuilder:
             acks=None,
             value=value,
             error=None,
+            isolation=isolation,
         )
 
     def transact(
@@ -188,6 +190,10 @@ class RunBuilder:
     def seek(self, partition: int, offset: int | None, process: str = "member-0") -> None:
         """A reader went on from an offset; None: from wherever."""
         self._moved("seek", process, partition, offset=offset)
+
+    def final_range(self, kind: str, offset: int) -> None:
+        """The final read of a run that only reads began at an offset (seek), or ended at one."""
+        self._moved(kind, "reader", 0, offset=offset, phase="final")
 
     def rebalance(self, partition: int, process: str = "member-0") -> None:
         """A member's partitions were changed."""
@@ -229,11 +235,12 @@ class RunBuilder:
         *,
         offset: int | None = None,
         value: str = "",
+        phase: str = "run",
     ) -> None:
         self._operation(
             process=process,
             kind=kind,
-            phase="run",
+            phase=phase,
             outcome="ok",
             invoke_ns=self.tick(1),
             complete_ns=self.now_ns,

@@ -157,6 +157,9 @@ class ReadRecord(Protocol):
     def timestamp(self) -> tuple[int, int]:
         """Return the kind of the record's timestamp, and the timestamp in milliseconds."""
 
+    def headers(self) -> Any:  # noqa: ANN401 - names and values, of several types
+        """Return the record's headers, or None. Only librdkafka returns headers."""
+
 
 OnPartitions = Callable[[Any, list[TopicPartition]], None]
 """A callback with a ``RecordConsumer`` and the partitions that were assigned, revoked or lost."""

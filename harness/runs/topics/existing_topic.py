@@ -149,6 +149,34 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
     return msgspec.structs.replace(plan, topic=topic)
 
 
+def only_read(plan: Plan, existing: ExistingTopic) -> Plan:
+    """Return a plan for an external cluster that only reads an existing topic.
+
+    Raises:
+        UsageError: the topic is compacted, or its placement does not suit the inventory.
+    """
+    settings, standard = existing.settings, Topic().settings()
+    _check_placement(plan, existing)
+    if "compact" in settings["cleanup.policy"]:
+        raise UsageError(
+            f"topic {existing.name} is compacted: a record that compaction removes would look lost",
+            hint="Choose a topic with cleanup.policy=delete.",
+        )
+    topic = Topic(
+        name=existing.name,
+        partitions=len(existing.replicas),
+        replication_factor=len(existing.replicas[0]),
+        min_insync_replicas=int(settings[MIN_ISR]),
+        unclean_leader_election=settings[UNCLEAN] == "true",
+        config={
+            name: value
+            for name, value in settings.items()
+            if name not in {MIN_ISR, UNCLEAN} and standard.get(name) != value
+        },
+    )
+    return msgspec.structs.replace(plan, topic=topic)
+
+
 def _check_placement(plan: Plan, existing: ExistingTopic) -> None:
     ours = set(plan.broker_ids)
     if foreign := sorted({broker for on in existing.replicas for broker in on} - ours):

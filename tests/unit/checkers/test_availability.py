@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from highwater.checkers.availability import _by_slot
 from highwater.checkers.history.row_flags import SENT_OK
-from highwater.checkers.history.send_waits import TOGETHER_NS, merged, waits
+from highwater.checkers.history.send_waits import SPAN, TOGETHER_NS, merged, waits
 from highwater.checkers.judge import judge
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.availability import Availability, FaultOutages, Outage
@@ -18,6 +19,10 @@ from highwater.shrinking.trials import Goal
 from tests.support.run_builder import RunBuilder
 
 NS = 1_000_000_000
+
+
+def test_a_run_that_only_reads_has_no_waits() -> None:
+    assert _by_slot(SPAN.empty_table()) == {}
 
 
 def sent(

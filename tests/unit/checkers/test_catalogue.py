@@ -31,7 +31,7 @@ def test_every_kind_says_what_it_is_in_sentences() -> None:
 
 def test_the_order_is_that_of_reports() -> None:
     names = list(our_kinds())
-    assert names[:4] == ["lost-write", "unseen", "duplicate", "divergence"]
+    assert names[:5] == ["lost-write", "unseen", "duplicate", "vanished", "divergence"]
     assert names[-3:] == ["G1c", "G1c-process", "G1c-realtime"]
 
 

@@ -40,6 +40,18 @@ def test_verdict_is_as_written(golden: Golden, verdicts: dict[str, Verdict]) -> 
     assert not verdict.ledger.errors()
 
 
+def test_a_record_that_is_gone_is_described_by_what_readers_saw(
+    verdicts: dict[str, Verdict],
+) -> None:
+    (gone,) = verdicts["others-topic-replaced"].anomalies
+    assert gone.sentence == (
+        "Let R be b, read by consumer-0 at offset 6 of orders-0. However, x was read later at R's"
+        " offset. The final reader passed R's offset and did not receive R: R is gone."
+    )
+    assert {witness.what for witness in gone.witnesses} == {"read", "kill", "healed", "passed"}
+    assert not any("acknowledged" in witness.says for witness in gone.witnesses)
+
+
 @pytest.mark.parametrize(
     ("golden", "says"),
     [

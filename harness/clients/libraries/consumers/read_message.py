@@ -70,6 +70,9 @@ class ReadMessage:
         """Return the kind of the record's timestamp, and the timestamp in milliseconds."""
         return self._time
 
+    def headers(self) -> None:
+        """Return None, because these libraries return no headers."""
+
 
 def stranded(partition: int, position: int, why: str) -> ReadMessage:
     """Return an error in librdkafka's form: ``position`` is not in the partition's log."""

@@ -1,16 +1,24 @@
 """Facts are read in few requests, however many topics there are, and refusals are named."""
 
+import contextlib
 import socket
+import ssl
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from highwater.cli.hazards.advise import summary
 from highwater.clusters.external.cluster_survey import ClusterSurvey
+from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.releases.cluster_facts import OWN_TOPICS, ClusterFacts
 from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
+from tests.kafka.secured_cluster import certificate
 from tests.support.fake_broker import FakeBroker, described_cluster
 from tests.unit.checkers.hazards.clusters import cluster as by_hand
 
@@ -65,6 +73,50 @@ def test_kafkas_own_topics_are_read_whatever_the_pattern() -> None:
     assert [topic.name for topic in facts.own_topics] == [*OWN_TOPICS]
     assert all((topic.settings or {})["min.insync.replicas"] == "1" for topic in facts.own_topics)
     assert broker.asked[_CONFIGS] == 2  # one for the topics, one for the broker
+
+
+@contextlib.contextmanager
+def controller(folder: Path, newest: ssl.TLSVersion) -> Iterator[tuple[int, Path]]:
+    """Listen as Strimzi's controllers do: by TLS, for clients with a certificate that it trusts."""
+    folder.mkdir()
+    trusted, both = certificate(folder, ["127.0.0.1"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(trusted))
+    context.verify_mode, context.maximum_version = ssl.CERT_REQUIRED, newest
+    context.load_cert_chain(both)
+
+    def serve(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            client, _ = listening.accept()
+            with context.wrap_socket(client, server_side=True) as secured:
+                secured.recv(1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
+        thread.start()
+        yield listening.getsockname()[1], trusted
+        thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("newest", "secured", "says"),
+    [
+        (ssl.TLSVersion.TLSv1_3, True, "requires a client certificate that it trusts"),
+        (ssl.TLSVersion.TLSv1_2, True, "requires a client certificate that it trusts"),
+        (ssl.TLSVersion.TLSv1_3, False, "refuses connections with the brokers' security settings"),
+    ],
+)
+def test_a_controller_that_needs_a_certificate_is_told_with_what_is_missing(
+    tmp_path: Path, newest: ssl.TLSVersion, secured: bool, says: str
+) -> None:
+    with controller(tmp_path / "tls", newest) as (port, trusted):
+        settings = {"security.protocol": "ssl", "ssl.ca.location": str(trusted)} if secured else {}
+        survey = ClusterSurvey("127.0.0.1:1", dialer(settings))
+        listener = SimpleNamespace(host="127.0.0.1", port=port)
+        node = SimpleNamespace(node_id=3, listeners=[listener])
+        assert survey._unclean_controllers([node]) is None
+    [unseen] = survey._unseen
+    assert unseen.startswith(f"controller 3: 127.0.0.1:{port} {says}")
+    assert unseen.endswith("or state the controllers' setting with --controller-unclean")
 
 
 def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:

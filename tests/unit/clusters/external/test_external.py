@@ -470,18 +470,20 @@ def test_passwords_need_no_socket_of_ours_in_the_clear() -> None:
     assert dialer({**wanted, "sasl.username": "u", "sasl.password": "p"}) is not dialer({})
 
 
-@pytest.mark.parametrize("copies", [True, False])
+@pytest.mark.parametrize(("copies", "reads"), [(True, ""), (False, ""), (True, "orders")])
 def test_missing_disks_are_no_reason_where_nobody_can_copy_them(
-    tmp_path: Path, *, copies: bool
+    tmp_path: Path, *, copies: bool, reads: str
 ) -> None:
     target = plan().external
     assert target is not None
     verbs = (*target.commands, "copy") if copies else target.commands
-    wanted = plan(external=msgspec.structs.replace(target, commands=verbs))
+    wanted = plan(external=msgspec.structs.replace(target, commands=verbs), read_only=reads)
     case = RunFiles.of(Store(tmp_path / "store").create(wanted, now=datetime.now(UTC)), "only")
     stage(case, tmp_path / "staging")
-    assert any("no disk was compared" in reason for reason in case.reasons) == copies
-    assert case.copyless != copies
+    assert any("no disk was compared" in reason for reason in case.reasons) == (
+        copies and not reads
+    )
+    assert case.copyless != (copies and not reads)
 
 
 @pytest.mark.parametrize("comes_up", [True, False])

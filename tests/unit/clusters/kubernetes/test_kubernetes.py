@@ -29,6 +29,39 @@ KAFKAS = "/apis/kafka.strimzi.io/v1/namespaces/staging/kafkas"
 Answer = dict[str, Any]
 
 
+def identity(fetch_version: int, *, kraft: bool = True) -> ClusterIdentity:
+    return ClusterIdentity(
+        cluster_id="abc",
+        addresses={0: Address(host="10.0.0.1", port=9092)},
+        topics=frozenset(),
+        fetch_version=fetch_version,
+        kraft=kraft,
+    )
+
+
+def test_the_nearest_release_that_is_not_newer_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    assert discovery._catalogued("4.1.5", identity(18)) == "4.1.2"
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("named", "says"),
+    [("", "no pod names its release of Kafka"), ("3.6.0", "the pods name Kafka 3.6.0")],
+)
+def test_a_release_that_no_pod_names_is_said(
+    named: str, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert discovery._catalogued(named, identity(18)) == "4.1.2"
+    [message] = caplog.messages
+    assert message.startswith(f"{says}, and the brokers' requests fit Kafka 4.1.2, 4.2.0, ")
+    assert message.endswith(": 4.1.2 is used")
+
+
+def test_brokers_that_no_release_fits_are_refused() -> None:
+    with pytest.raises(UsageError, match="no known release fits the brokers of cluster abc"):
+        discovery._catalogued("3.6.0", identity(2, kraft=False))
+
+
 class Api:
     """A server of answers. A list of answers is given one after the other."""
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, Message
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.operation_buffers import TAPE_ROWS, ReadBuffer, SendBuffer
+from highwater.harness.clients.read_names import by_keys
 from highwater.harness.clients.send_rate import ClientLifetime, RateLimiter, draws, lives
 from highwater.harness.clients.transaction_buffer import TransactionBuffer
 from highwater.harness.clients.transactional_producer import TransactionTimeouts
@@ -159,7 +160,7 @@ def test_records_of_the_users_are_read_by_their_keys(tmp_path: Path) -> None:
             phase="final",
             topic="events",
             isolation="read_committed",
-            keyed=True,
+            names=by_keys,
         )
         named = Message(topic="events", partition=0, offset=0, key=b"a|b", value=b'{"id": "a|b"}')
         tape.read([named, message("fence-0-1", 1)], 0)

@@ -116,6 +116,48 @@ def test_a_story_ends_by_itself() -> None:
         raise failure("--kafka", "4.4.0", "--story", "loss", "--for", "9s")
 
 
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"acks": "all"}, "--acks"),
+        ({"keys": 5}, "--keys"),
+        ({"transactions": True}, "--transactions"),
+        ({"subscribe": 2}, "--subscribe"),
+        ({"partitions": 3}, "--partitions"),
+        ({"unclean": True}, "--unclean"),
+        ({"story": "leader-kill"}, "--story"),
+        ({"rate": "max"}, "--rate"),
+    ],
+)
+def test_who_only_reads_takes_no_setting_of_writers(given: dict[str, object], option: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        requested_plan({"kafka": "4.4.0", "read_only": "orders", **given})
+    assert refused.value.message.startswith(f"{option} is not possible with --read-only")
+    assert refused.value.hint == f"Leave {option} out."
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_topic_to_read_needs_its_cluster() -> None:
+    with pytest.raises(UsageError, match="--read-only orders needs your cluster"):
+        raise failure("--read-only", "orders")
+
+
+def test_a_run_that_only_reads_is_repeated_with_its_own_options() -> None:
+    given = {"kafka": "4.4.0", "read_only": "orders", "nemesis": "kill", "consumers": 2, "seed": 7}
+    topic = Topic(name="orders", partitions=12, min_insync_replicas=2, config={"retention.ms": "1"})
+    external = External(
+        inventory="s.toml", cluster_id="theirs", code="c0de", brokers=(1, 2, 3), commands=("kill",)
+    )
+    plan = msgspec.structs.replace(
+        requested_plan(given), driver="external", external=external, topic=topic
+    )
+    assert plan.workload.producers == 0
+    assert plan.command() == (
+        "highwater run --kafka 4.4.0 --inventory s.toml --confirm c0de --nemesis kill --for 30s"
+        " --consumers 2 --read-only orders --seed 7"
+    )
+
+
 def test_a_test_takes_every_setting_of_a_run() -> None:
     plan = make(
         CASE, nemesis="kill", rate="max", brokers=5, group_protocol="consumer", to=["4.4.0"]

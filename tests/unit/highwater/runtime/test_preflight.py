@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic, Workload
+from highwater.harness.runs.plan import (
+    PROGRAM_WORKLOAD,
+    External,
+    Plan,
+    ProgramPlan,
+    Topic,
+    Workload,
+)
 from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.runtime.preflight import check_plan
@@ -30,6 +37,17 @@ def of_program(nemesis: str = "app-kill", **fields: object) -> Plan:
     return changed(workload=PROGRAM_WORKLOAD, nemesis=(nemesis,), program=program)
 
 
+def only_read(**fields: object) -> Plan:
+    external = External(
+        inventory="s.toml",
+        cluster_id="theirs",
+        brokers=(1, 2, 3),
+        commands=("kill", "pause", "resume", "start", "stop"),
+    )
+    plan = changed(read_only="orders", driver="external", external=external, workload=ALONE)
+    return msgspec.structs.replace(plan, **fields)
+
+
 def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
     workload = Workload(keys=keys, tombstones=tombstones)
     return msgspec.structs.replace(with_settings(changed(workload=workload)), **fields)
@@ -39,6 +57,12 @@ def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
     "plan",
     [
         GOOD,
+        only_read(nemesis=("kill", "pause", "stop", "restart", "rolling-restart", "zombie")),
+        only_read(
+            workload=Workload(
+                producers=0, consumers=2, isolation=("read_committed", "read_uncommitted")
+            )
+        ),
         of_program(instances=3, match="id=(p0-[0-9]+)"),
         of_program("kill"),
         keyed(nemesis=("cleaner-kill",)),
@@ -378,6 +402,22 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "--min-isr 1",
         ),
         (changed(nemesis=(), story="loss"), "sends every record itself", "--producers"),
+        *(
+            (plan, message, "docs/external.md describes runs that only read.")
+            for plan, message in (
+                (changed(read_only="orders"), "--read-only orders is not possible here: it needs"),
+                (only_read(story="leader-kill", nemesis=()), "a story sends records"),
+                (only_read(program=ProgramPlan(command=("sh",))), "a program writes"),
+                (only_read(workload=Workload(producers=1)), "only readers, without a group"),
+                (only_read(workload=Workload(producers=0, subscribe=1)), "without a group"),
+                (only_read(workload=Workload(producers=0, acks="1")), "starts only readers"),
+                (only_read(workload=Workload(producers=0, consumers=0)), "it needs a reader"),
+                (only_read(reader_client="java"), "it reads with librdkafka"),
+                (only_read(max_outage_s=3.0), "without an acknowledgement cannot be measured"),
+                (only_read(nemesis=("kill", "set-retention")), "the fault set-retention does more"),
+                (only_read(nemesis=("decommission",)), "the fault decommission does more"),
+            )
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused(plan: Plan, message: str, hint: str) -> None:

@@ -8,7 +8,12 @@ import pytest
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
-from highwater.harness.runs.topics.existing_topic import ExistingTopic, likened, of_plan
+from highwater.harness.runs.topics.existing_topic import (
+    ExistingTopic,
+    likened,
+    of_plan,
+    only_read,
+)
 
 PLAN = Plan(
     kafka="4.4.0",
@@ -38,6 +43,18 @@ ORDERS = ExistingTopic(
 
 def orders(**changes: str) -> ExistingTopic:
     return dataclasses.replace(ORDERS, settings={**ORDERS.settings, **changes})
+
+
+def test_a_topic_that_is_only_read_is_described_as_it_is() -> None:
+    topic = only_read(PLAN, ORDERS).topic
+    assert (topic.name, topic.partitions, topic.replication_factor) == ("orders", 2, 2)
+    assert topic.settings() == dict(ORDERS.settings)
+    assert topic.like is None
+
+
+def test_a_compacted_topic_is_not_only_read() -> None:
+    with pytest.raises(UsageError, match="topic orders is compacted: a record that compaction"):
+        only_read(PLAN, orders(**{"cleanup.policy": "compact,delete"}))
 
 
 def test_settings_partitions_and_placement_are_taken() -> None:

@@ -87,8 +87,13 @@ def controller(folder: Path, newest: ssl.TLSVersion) -> Iterator[tuple[int, Path
     def serve(listening: socket.socket) -> None:
         with contextlib.suppress(OSError):
             client, _ = listening.accept()
-            with context.wrap_socket(client, server_side=True) as secured:
-                secured.recv(1000)
+            secured = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
+            with secured:
+                with contextlib.suppress(ssl.SSLError):
+                    secured.do_handshake()
+                socket.socket.shutdown(secured, socket.SHUT_WR)
+                while socket.socket.recv(secured, 1000):  # else a reset may overtake the alert
+                    pass
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=serve, args=(listening,), daemon=True)

@@ -57,20 +57,26 @@ class RealNode:
 
     def limit_writes(self, *, limited: bool) -> None:
         """Set the JVM's soft limit for the size of a file to 0, or back to the hard limit."""
-        self._limit(resource.RLIMIT_FSIZE, 0 if limited else None)
+        self._limit(resource.RLIMIT_FSIZE, (lambda _: 0) if limited else None)
 
     def limit_descriptors(self, *, limited: bool) -> None:
         """Let the JVM open no new file, or as many files as its hard limit allows."""
-        used = {path.name for path in Path(f"/proc/{self._pid()}/fd").iterdir()}
-        free = next(number for number in itertools.count() if str(number) not in used)
-        self._limit(resource.RLIMIT_NOFILE, free if limited else None)
+
+        def first_free(process: Path) -> int:
+            used = {path.name for path in (process / "fd").iterdir()}
+            return next(number for number in itertools.count() if str(number) not in used)
+
+        self._limit(resource.RLIMIT_NOFILE, first_free if limited else None)
 
     def limit_memory(self, spare_mb: int | None) -> None:
         """Set the JVM's soft limit for private writable memory, which includes Java's heap."""
-        status = Path(f"/proc/{self._pid()}/status").read_text("ascii").splitlines()
-        [used_kb] = [int(line.split()[1]) for line in status if line.startswith("VmData:")]
-        most = None if spare_mb is None else used_kb * 1024 + spare_mb * 2**20
-        self._limit(resource.RLIMIT_DATA, most)
+
+        def most(process: Path) -> int:
+            status = (process / "status").read_text("ascii").splitlines()
+            [used_kb] = [int(line.split()[1]) for line in status if line.startswith("VmData:")]
+            return (used_kb + (spare_mb or 0) * 1024) * 1024
+
+        self._limit(resource.RLIMIT_DATA, None if spare_mb is None else most)
 
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
         """Set the limits of the node's container; see ``ClusterNode.limit_container``."""
@@ -95,16 +101,30 @@ class RealNode:
             HarnessError: the node is down, or its process is not on this Linux machine.
         """
         if sys.platform != "linux" or not self.pids:
-            raise HarnessError(
-                f"{self._node.name} is down, or is not a process of this machine",
-                hint="Run Highwater on the node's own machine, under Linux.",
-            )
+            raise self._unreached()
         return self.pids[0]
 
-    def _limit(self, limit: int, most: int | None) -> None:
-        """Set a soft limit of the JVM to ``most``, or to the hard limit if ``most`` is None."""
-        hard = resource.prlimit(self._pid(), limit)[1]
-        resource.prlimit(self._pid(), limit, (hard if most is None else most, hard))
+    def _unreached(self) -> HarnessError:
+        return HarnessError(
+            f"{self._node.name} is down, or is not a process of this machine",
+            hint="Run Highwater on the node's own machine, under Linux.",
+        )
+
+    def _limit(self, limit: int, most: Callable[[Path], int] | None) -> None:
+        """Set a soft limit of the JVM, or the hard limit again, unless the JVM has ended by then.
+
+        Args:
+            most: gets the process's folder in ``/proc`` and returns the limit; None for the hard
+                limit.
+        """
+        try:
+            pid = self._pid()
+            hard = resource.prlimit(pid, limit)[1]
+            soft = hard if most is None else most(Path("/proc") / str(pid))
+            resource.prlimit(pid, limit, (soft, hard))
+        except (HarnessError, FileNotFoundError, ProcessLookupError) as error:
+            if most is not None:
+                raise self._unreached() from error
 
     def require_down(self, hint: str) -> None:
         """Raise a HarnessError unless the node is down."""

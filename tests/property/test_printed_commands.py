@@ -290,6 +290,7 @@ _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
         "schedule": {"name": "s", "model": "m"}, "duration_s": 31.0,
         "broker_config": {"num.io.threads": "2"}, "to": ("3.9.2",), "protocol": "3.9",
         "format": "0.10.0", "client": "java", "reader_client": "java",
+        "read_only": "orders",
         "program": ProgramPlan(command=("cat",)),
         "external": External(inventory="i.toml", cluster_id="c", brokers=(1,), commands=()),
     },

@@ -60,6 +60,8 @@ def test_child_processes_share_a_clock_that_moves(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdin=-1, stdout=-1, text=True, bufsize=1) as child:
         assert child.stdin
         assert child.stdout
+        child.stdin.write("\n")
+        assert child.stdout.readline()  # env has become the shell
         for offset_s in (0, -DAY_S, 0):
             shift_children(log, offset_s)
             child.stdin.write("\n")

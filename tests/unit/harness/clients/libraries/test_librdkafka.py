@@ -34,7 +34,7 @@ def test_a_leader_that_moves_is_reached_where_it_is(before: set[int]) -> None:
 
 def test_one_that_is_not_reached_says_which_leads() -> None:
     with pytest.raises(
-        WaitTimeoutError, match=r"every leader of events; .*'leaders': \{1\}, 'connected': \{2\}"
+        WaitTimeoutError, match=r"every leader of events; .*leaders \[1\], connected \[2\]"
     ):
         Connected({1}).reach("events", limit_s=0)
 

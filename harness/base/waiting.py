@@ -57,7 +57,8 @@ def await_condition(
         time.sleep(every_s)
 
 
-def _words(seen: object) -> str:
+def _words(seen: object, *, inner: bool = False) -> str:
+    """Return an observation as text; ``inner`` if it is a part of another observation."""
     if seen is None or seen == "":
         return "nothing"
     names = [field.name for field in fields(seen)] if is_dataclass(seen) else []
@@ -65,11 +66,11 @@ def _words(seen: object) -> str:
     if names:
         seen = {name.replace("_", " "): getattr(seen, name) for name in names}
     if isinstance(seen, Mapping):
-        return ", ".join(f"{name} {_words(value)}" for name, value in seen.items()) or "nothing"
-    if isinstance(seen, set | frozenset):
-        return f"[{', '.join(sorted(map(_words, seen)))}]"
-    if isinstance(seen, list | tuple):
-        return f"[{', '.join(map(_words, seen))}]"
+        words = ", ".join(f"{name} {_words(part, inner=True)}" for name, part in seen.items())
+        return f"({words})" if inner else words or "nothing"
+    if isinstance(seen, set | frozenset | list | tuple):
+        parts = [_words(part, inner=True) for part in seen]
+        return f"[{', '.join(parts if isinstance(seen, list | tuple) else sorted(parts))}]"
     return str(seen)
 
 

@@ -220,8 +220,8 @@ def settings() -> Iterator[NightlyCell]:
 
     The combinations are limited, so that a week suffices for all settings. A story runs with every
     value of acks if the model predicts it and it needs no special program of the machine. Other
-    stories run with acks=all. Faults of machines, and faults with needs, run with acks=all and
-    min.insync.replicas=2.
+    stories run with acks=all. Faults of machines and topics, and faults with needs, run with
+    acks=all and min.insync.replicas=2.
     """
     for name, story in STORIES.items():
         for unclean in (False, True) if name == "unclean" else (False,):
@@ -237,7 +237,7 @@ def settings() -> Iterator[NightlyCell]:
                 )
     for nemesis in mixes():
         fault = find_fault(nemesis.partition(",")[0])
-        few = fault.family == "machine" or bool(fault.needs)
+        few = fault.family in ("machine", "topic_config") or bool(fault.needs)
         for min_isr in (2,) if few else (1, 2):
             for acks in _ACKS[2:] if few else _ACKS[1:]:
                 yield NightlyCell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)

@@ -32,6 +32,8 @@ def early() -> None:
     ("look", "seen"),
     [
         (lambda: {1: 5, 2: 2}, "1 5, 2 2"),
+        (lambda: {2: {"leo": 1, "hw": 0}, 3: {}}, r"2 \(leo 1, hw 0\), 3 \(\)"),
+        (dict, "nothing"),
         (lambda: frozenset({3, 1}), r"\[1, 3\]"),
         (
             lambda: PartitionState(leader=2, leader_epoch=7, isr=(2, 3)),
@@ -39,7 +41,7 @@ def early() -> None:
         ),
         (
             lambda: GroupAnswer(begun_ns=5, end=None, offsets={0: 3}),
-            "begun ns 5, end nothing, offsets 0 3",
+            r"begun ns 5, end nothing, offsets \(0 3\)",
         ),
         (early, "broker 2 is 3 records behind"),
         (lambda: None, "nothing"),

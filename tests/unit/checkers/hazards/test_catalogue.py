@@ -62,6 +62,7 @@ NO_HAZARDS: Final = {
     "forgotten-voters": "availability",
     "frozen-isr": "availability",
     "stuck-deletion": "availability",
+    "inherited-settings": "no story shows it yet",
     "torn-files": "availability",
     "duplicates": "duplicates",
     "unfenced-loops": "duplicates",

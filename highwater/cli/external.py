@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated
@@ -21,6 +22,7 @@ from highwater.harness.runs.plan import EXTERNAL, External, Plan, Topic
 from highwater.harness.runs.topics.existing_topic import (
     MIN_ISR,
     UNCLEAN,
+    ExistingTopic,
     likened,
     of_plan,
     only_read,
@@ -177,7 +179,7 @@ def onto(
             "--like copies a topic, and --read-only creates none", hint="Leave one of them out."
         )
     identity = identify(inventory, confirm, own_topics)
-    kafka, count = release(inventory.kafka), len(inventory.brokers)
+    count = len(inventory.brokers)
     name = f"{inventory.prefix}{secrets.token_hex(4)}"
     replicas = min(REPLICAS, count)
     topic = msgspec.structs.replace(plan.topic, name=name, replication_factor=replicas)
@@ -209,16 +211,20 @@ def onto(
             commands=tuple(sorted(inventory.commands.named())),
         ),
     )
+    read = partial(read_topic, release(inventory.kafka), identity)
     if plan.read_only:
-        return only_read(plan, read_topic(kafka, identity, plan.read_only))
-    if like is None:
-        return plan
+        return only_read(plan, read(plan.read_only))
+    return plan if like is None else _like(plan, like, given, read)
+
+
+def _like(
+    plan: Plan, like: str, given: Mapping[str, str], read: Callable[[str], ExistingTopic]
+) -> Plan:
     if plan.story is not None:
         raise UsageError(
             f"the story {plan.story} creates its own topic", hint="Leave --like or --story out."
         )
-    existing = of_plan(Path(like)) if "/" in like else read_topic(kafka, identity, like)
-    return likened(plan, existing, given)
+    return likened(plan, of_plan(Path(like)) if "/" in like else read(like), given)
 
 
 def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:

@@ -150,15 +150,8 @@ def conduct(
         _prepare_sharing(plan, cluster)
         fault_log = ProgressLine(recorder)
         program = _program(plan, run, cluster, recorder)
-        nemesis = Nemesis(
-            cluster,
-            fault_log,
-            plan.topic,
-            levels(plan),
-            stop.is_set,
-            program,
-            functools.partial(broker_clock.shift_children, run.logs / CLIENTS_LOG),
-        )
+        shift = functools.partial(broker_clock.shift_children, run.logs / CLIENTS_LOG)
+        nemesis = Nemesis(cluster, fault_log, plan.topic, levels(plan), stop.is_set, program, shift)
         with (
             wire_watched(cluster.network, plan, recorder, clock.zero_ns),
             Observer(cluster, recorder, plan.topic) as observer,

@@ -130,11 +130,7 @@ def page(run: Run) -> str:
         pace=pace(evidence),
         evidence=evidence,
         struck=fault_effects,
-        measures={
-            name: measure
-            for name, measure in MEASURES.items()
-            if not (plan.read_only and name == "unacknowledged")
-        },
+        measures=_measures(plan),
         outage=lambda outages, name: says(getattr(outages, name)),
         assumptions=assumptions(run, plan, status, verdict, evidence, fault_effects),
         commands=_commands(run, plan, verdict),
@@ -160,6 +156,12 @@ def _or_none(read: Callable[[], _T], missing: list[str]) -> _T | None:
     except StoreError as error:
         missing.append(f"{error.message}.")
         return None
+
+
+def _measures(plan: Plan) -> dict[str, str]:
+    """Return the outages to show. A run that only reads gets no acknowledgements."""
+    hidden = "unacknowledged" if plan.read_only else ""
+    return {name: measure for name, measure in MEASURES.items() if name != hidden}
 
 
 def _partitions(verdict: Verdict, evidence: RunObservations) -> list[Partition]:

@@ -1,6 +1,6 @@
 """Copy an existing topic for a run: its settings, its number of partitions and their brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -117,18 +117,8 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
         if value != there[name]
     }
     settings = carried | {name: value for name, value in given.items() if name in carried}
-    standard = Topic().settings()
     topic = msgspec.structs.replace(
-        plan.topic,
-        partitions=count,
-        replication_factor=len(replicas[0]),
-        min_insync_replicas=int(settings[MIN_ISR]),
-        unclean_leader_election=settings[UNCLEAN] == "true",
-        config={
-            name: value
-            for name, value in settings.items()
-            if name not in {MIN_ISR, UNCLEAN} and standard.get(name) != value
-        },
+        _described(plan.topic, replicas, settings),
         like=Likeness(
             topic=existing.name,
             replicas=replicas,
@@ -155,17 +145,26 @@ def only_read(plan: Plan, existing: ExistingTopic) -> Plan:
     Raises:
         UsageError: the topic is compacted, or its placement does not suit the inventory.
     """
-    settings, standard = existing.settings, Topic().settings()
+    settings = existing.settings
     _check_placement(plan, existing)
     if "compact" in settings["cleanup.policy"]:
         raise UsageError(
             f"topic {existing.name} is compacted: a record that compaction removes would look lost",
             hint="Choose a topic with cleanup.policy=delete.",
         )
-    topic = Topic(
-        name=existing.name,
-        partitions=len(existing.replicas),
-        replication_factor=len(existing.replicas[0]),
+    topic = _described(Topic(name=existing.name), existing.replicas, settings)
+    return msgspec.structs.replace(plan, topic=topic)
+
+
+def _described(
+    topic: Topic, replicas: Sequence[Sequence[int]], settings: Mapping[str, str]
+) -> Topic:
+    """Return a topic with these partitions (the brokers of each) and settings."""
+    standard = Topic().settings()
+    return msgspec.structs.replace(
+        topic,
+        partitions=len(replicas),
+        replication_factor=len(replicas[0]),
         min_insync_replicas=int(settings[MIN_ISR]),
         unclean_leader_election=settings[UNCLEAN] == "true",
         config={
@@ -174,7 +173,6 @@ def only_read(plan: Plan, existing: ExistingTopic) -> Plan:
             if name not in {MIN_ISR, UNCLEAN} and standard.get(name) != value
         },
     )
-    return msgspec.structs.replace(plan, topic=topic)
 
 
 def _check_placement(plan: Plan, existing: ExistingTopic) -> None:

@@ -151,17 +151,21 @@ def _listeners(public: Address, inside: Address, advertised: Address) -> Setting
     }
 
 
-def remote_tier(directory: Path, *, brokers: int) -> Settings:
+def remote_tier(directory: Path, *, brokers: int, two_listeners: bool) -> Settings:
     """Return a broker's settings for a remote tier below a directory (KIP-405).
 
     The remote tier is LocalTieredStorage from Kafka's own tests; its metadata is in a topic.
+
+    Args:
+        brokers: number of brokers.
+        two_listeners: whether brokers reach each other at a listener of their own.
     """
     topic = "rlmm.config.remote.log.metadata.topic"
     return {
         **TIERED,
         "remote.log.storage.manager.class.name": _LOCAL_TIERED_STORAGE,
         "rsm.config.dir": str(directory.absolute()),
-        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "remote.log.metadata.manager.listener.name": "INTERNAL" if two_listeners else "PLAINTEXT",
         f"{topic}.num.partitions": "1",
         f"{topic}.replication.factor": str(min(brokers, 3)),
         "rlmm.config.remote.log.metadata.initialization.retry.interval.ms": "200",

@@ -174,8 +174,10 @@ class Layout:
             return {}
         if controller:
             return dict(config_files.TIERED)
-        peers = len(self._site.public.brokers)
-        return config_files.remote_tier(self.directory, brokers=peers)
+        public, inside = self._site.public.brokers, self._site.inside.brokers
+        return config_files.remote_tier(
+            self.directory, brokers=len(public), two_listeners=public != inside
+        )
 
     def controller(self, controller_id: int) -> Node:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory."""

@@ -103,7 +103,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def expires(self) -> bool:
         """True if brokers delete records that are older than a limit."""
-        return int(self.settings()["retention.ms"]) >= 0
+        return self.settings().get("retention.ms") != "-1"
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

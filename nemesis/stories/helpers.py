@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from highwater.checkers.kafka_files.checkpoints import (
     HIGH_WATERMARK,
@@ -23,9 +23,11 @@ SETTLED: Final = ("m0", "m1", "m2")
 VICTIM: Final = "m3"
 SUCCESSOR: Final = "m4"
 _ALONE_S: Final = 30
+_LOOK_S: Final = 1.0
 _ANSWERS_S: Final = 15.0
 _LEADS_S: Final = 30.0
 _SESSIONS_S: Final = 60.0
+_Seen = TypeVar("_Seen")
 
 
 @contextlib.contextmanager
@@ -235,3 +237,19 @@ def await_hw_on_disk(context: ScheduleContext, broker: int, hw: int) -> None:
 
 def _at(leo: int) -> ReplicaState:
     return ReplicaState(leo=leo, hw=leo)
+
+
+def look_until(
+    context: ScheduleContext,
+    look: Callable[[], _Seen],
+    condition: Callable[[_Seen], bool],
+    *,
+    limit_s: float,
+) -> _Seen:
+    """Wait for a condition that some releases never meet; return the last state."""
+    deadline = context.clock() + limit_s
+    while not condition(seen := context.until(look, what="an answer")):
+        if context.clock() >= deadline:
+            break
+        context.hold(_LOOK_S)
+    return seen

@@ -21,7 +21,7 @@ _FAMILIES: Final = (
     "controller_disk",
     "clients.transactions",
     "tiered_storage",
-    "old_timestamps",
+    "retention",
     "replicas.long_absence",
     "replicas.lost_disks",
     "clients.java_producer",

@@ -17,8 +17,7 @@ the remote tier, so its unread records are deleted. ``local-retention`` loses no
 ``local.retention.ms`` has passed, and the group reads all records from the tier.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
 from highwater.harness.clients.groups.membership import GroupMembership
@@ -26,7 +25,7 @@ from highwater.harness.releases.release import Release
 from highwater.harness.runs.store import REMOTE_TIER
 from highwater.harness.runs.topics.remote_tier import remote_partition, remote_segment
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import await_replicas, move_leader
+from highwater.nemesis.stories.helpers import await_replicas, look_until, move_leader
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _RECORDS: Final = tuple(f"m{number}" for number in range(6))
@@ -59,7 +58,6 @@ _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
 """The first release in which copying is a separate task and can be disabled (KIP-950)."""
 
-_Seen = TypeVar("_Seen")
 _LIMIT_S: Final = 30.0
 _LOOK_S: Final = 1.0
 
@@ -140,11 +138,11 @@ def failed_copies(context: ScheduleContext) -> None:
     context.note("the remote tier fails", step=1)
     try:
         context.send(last, leader=leader)
-        start = _look_until(
+        start = look_until(
             context,
             lambda: context.probe.log_start(leader, context.topic, 0),
             lambda start: start > 0,
-            looks=5,
+            limit_s=5 * TIER_TASK_S,
         )
         context.cluster.configure(context.topic, {"retention.bytes": "-1"})
     finally:
@@ -283,20 +281,8 @@ def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
     If the leader finds no expired segment, wait for its second check: at the first check it may not
     know any remote segment yet.
     """
-    _look_until(context, lambda: _copies(context), lambda copies: copies != copied, looks=2)
+    look_until(
+        context, lambda: _copies(context), lambda copies: copies != copied, limit_s=2 * TIER_TASK_S
+    )
     context.hold(_LOOK_S)
     return _copies(context)
-
-
-def _look_until(
-    context: ScheduleContext,
-    look: Callable[[], _Seen],
-    condition: Callable[[_Seen], bool],
-    *,
-    looks: int,
-) -> _Seen:
-    """Wait for a condition, at most for ``looks`` of the leader's checks; return the last state."""
-    deadline = context.clock() + looks * TIER_TASK_S
-    while not condition(seen := look()) and context.clock() < deadline:
-        context.hold(_LOOK_S)
-    return seen

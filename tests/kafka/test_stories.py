@@ -105,6 +105,8 @@ AT_NIGHT = {
         Cell("append-time"),
         Cell("bounded-timestamp"),
         Cell("clock-ahead"),
+        Cell("inherited-settings"),
+        Cell("stated-settings"),
         Cell("expired-positions"),
         Cell("earliest-positions"),
         Cell("removed-group"),

@@ -1,6 +1,7 @@
 """Explains lost records whose loss does not follow from a later election."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow.compute as pc
@@ -21,6 +22,7 @@ from highwater.checkers.explain.evidence.licences import (
     of_plan,
 )
 from highwater.checkers.explain.evidence.lost_record import LostRecord, deposed
+from highwater.checkers.explain.evidence.stale_values import DAY_MS
 from highwater.checkers.explain.observations import FILES, LEADERS, LOGS
 from highwater.checkers.explain.tolerances import SECOND
 from highwater.checkers.explain.trace import BrokerLogLine
@@ -35,7 +37,7 @@ _BREACH: Final = re.compile(
 """The pattern of a leader's log line about a segment that the leader deletes from the remote tier
 (KIP-405)."""
 
-_BY_TIME: Final = "retention time "
+_BY_TIME: Final = re.compile(r"retention time (?P<ms>\d+)ms")
 _FROM_THE_FRONT: Final = frozenset(("segment-deleted", "files-lost"))
 """Faults that remove the oldest segment."""
 
@@ -191,23 +193,67 @@ def _expired(case: LostRecord) -> Links:
     With LogAppendTime the deleting broker's clock must show that the record is old enough. With
     CreateTime the producer may have sent an old timestamp.
     """
-    offset, settings = case.send["offset"], case.observed.plan.topic.settings()
-    kept_ns = int(settings["retention.ms"]) * 1_000_000
+    settings = case.observed.plan.topic.settings()
     chosen = settings.get("message.timestamp.type", "CreateTime") == "CreateTime"
+    for line, moved, kept_ns in _deleted_by_age(case):
+        is_old = chosen or line.time_ns - case.begun_ns + ahead_ns(line.text) > kept_ns
+        if is_old and _retention_ms(case) == kept_ns // 1_000_000:
+            moved_clock = _clock_fault(case, line) or _clients_clock_fault(case)
+            says = _by_retention(case, line, kept_ns)
+            return (case.ack, *moved_clock, says, _begun("retention", moved))
+    return ()
+
+
+def _deleted_by_age(case: LostRecord) -> Iterator[tuple[BrokerLogLine, BrokerLogLine, int]]:
+    """Yield each deletion of the record's segment because of its age.
+
+    Yields:
+        The log line about the deletion; the line about the log's new start; and the retention time
+        in the first line, in ns.
+    """
+    offset = case.send["offset"]
     for broker in case.trace.lines if offset is not None else ():
         starts = case.trace.of_kind(broker, "log-start")
         moved = next((line for line in starts if line.offset > offset), None)
-        lines = case.trace.of_kind(broker, "retention", "expired")
-        for line in lines if moved else ():
-            if _BY_TIME not in line.text:
-                continue
-            age_ns = line.time_ns - case.begun_ns
-            is_old = chosen or age_ns + ahead_ns(line.text) > kept_ns
-            if line.offset <= offset and age_ns >= 0 and is_old:
+        for line in case.trace.of_kind(broker, "retention", "expired") if moved else ():
+            limit = _BY_TIME.search(line.text)
+            if limit and line.offset <= offset and line.time_ns >= case.begun_ns:
                 assert moved is not None
-                says, begun = _by_retention(case, line, kept_ns), _begun("retention", moved)
-                moved_clock = _clock_fault(case, line) or _clients_clock_fault(case)
-                return (case.ack, *moved_clock, says, begun)
+                yield line, moved, int(limit["ms"]) * 1_000_000
+
+
+def _retention_ms(case: LostRecord) -> int:
+    """Return the retention time of the topic, or the brokers' default for a topic without one."""
+    default = case.observed.plan.broker_config.get("log.retention.ms", 7 * DAY_MS)
+    return int(case.observed.plan.topic.settings().get("retention.ms", default))
+
+
+@explains(
+    "inherited-settings",
+    hazard_of_release("inherited-settings"),
+    "A restarted broker used the retention.ms of a deleted topic with the same name.",
+    applies=lambda case: "retention.ms" not in case.observed.plan.topic.settings(),
+    needs=LOGS,
+)
+def _inherited(case: LostRecord) -> Links:
+    """Return links for a restarted broker that used a retention time which the topic never had."""
+    for line, moved, kept_ns in _deleted_by_age(case):
+        restarts = [
+            fault
+            for fault in case.observed.faults
+            if fault.broker == line.broker
+            and facts_of(fault.name).silent
+            and fault.start_ns < line.time_ns
+        ]
+        if restarts and kept_ns // 1_000_000 != _retention_ms(case):
+            says = (
+                f"Broker {line.broker} had restarted. It deleted the segment, because its"
+                f" retention.ms for the topic was {kept_ns / SECOND:,g} s. The topic has no such"
+                " setting: it is that of a deleted topic with the same name."
+            )
+            link = event_link("inherited-settings", says, line, line.broker)
+            begun = _begun("inherited-settings", moved)
+            return (case.ack, fault_link(restarts[-1]), link, begun)
     return ()
 
 
@@ -255,5 +301,6 @@ OTHERWISE: Final = (
     numbered_as_another,
     _removed_from_the_front,
     _counted_twice,
+    _inherited,
     _expired,
 )

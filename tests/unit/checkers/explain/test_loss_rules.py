@@ -173,9 +173,9 @@ def deleted(begin: int) -> tuple[BrokerLogLine, ...]:
     return expired, moved
 
 
-def expired(begin: int, note: str = "") -> tuple[BrokerLogLine, ...]:
+def expired(begin: int, note: str = "", limit_ms: str = "60000") -> tuple[BrokerLogLine, ...]:
     """Broker 2 deleted a segment, because its newest timestamp was too old."""
-    said = f"due to log retention time 60000ms breach based on the largest record timestamp{note}"
+    said = f"due to log retention time {limit_ms}ms breach based on the largest timestamp{note}"
     gone = BrokerLogLine(time_ns=ELECTED, broker=2, kind="retention", offset=0, text=said)
     return gone, deleted(begin)[1]
 
@@ -213,6 +213,13 @@ REUSED = Situation(rows=(replace(QUIET, leader=2),), starts=(), transactions=Tru
 
 MINUTE = {"retention.ms": "60000"}
 OLD = Situation(config=MINUTE, starts=(), lines=expired(4))
+INHERITED = Situation(
+    kafka="4.4.0",
+    config={"retention.ms": ""},
+    starts=(),
+    lines=expired(4),
+    faults=(fault("kill", 2, ACKED, ACKED + 1),),
+)
 
 ARRIVED = ACKED + SECOND
 LATE_ANSWER = {
@@ -270,6 +277,7 @@ EXPLAINED = {
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
     ),
     "counted-twice": Situation(tiered=True, lines=deleted(4)),
+    "inherited-settings": INHERITED,
     "retention": OLD,
 }
 """For each rule a situation in which it explains the loss."""
@@ -306,6 +314,7 @@ NOT_EXPLAINED = {
     "numbered-as-another": replace(AS_ANOTHER, earlier="m2"),  # the same
     "segment-deleted": Situation(faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)),
     "counted-twice": Situation(tiered=True, lines=deleted(3)),
+    "inherited-settings": replace(INHERITED, faults=(fault("kill", 1, ACKED, ACKED + 1),)),
     "retention": replace(OLD, lines=expired(3)),
 }
 """The same with one thing changed: too late, another broker or offset, settings or release."""
@@ -350,13 +359,30 @@ def test_a_rule_does_not_explain_what_is_out_of_its_bounds(rule: Explanation[Los
 def test_retention_deletes_what_its_producer_made_old(
     config: dict[str, str], sent_ns: int, why: str
 ) -> None:
-    rule = RULES["retention"]
-    record = replace(OLD, config=config).record()
+    rule, lines = RULES["retention"], expired(4, limit_ms=config.get("retention.ms", "60000"))
+    record = replace(OLD, config=config, lines=lines).record()
     record = replace(record, send=record.send | {"invoke_ns": sent_ns})
     links = rule.links(record) if rule.licence.holds(record.observed, None) else ()
     assert bool(links) == bool(why)
     assert not links or why in links[1].says
     assert not links or ("old timestamp" in links[1].says) == ("an old" in why)
+
+
+@pytest.mark.parametrize("limit_ms", ["604800000", "60000"])
+@pytest.mark.parametrize("stated", ["", "60000", "-1"])
+def test_a_broker_deletes_by_the_retention_of_a_deleted_topic(stated: str, limit_ms: str) -> None:
+    other = replace(INHERITED, config={"retention.ms": stated}, lines=expired(4, limit_ms=limit_ms))
+    record, explaining = other.record(), set()
+    for name in ("inherited-settings", "retention"):
+        rule = RULES[name]
+        if rule.may_explain(record) and rule.links(record):
+            explaining.add(name)
+    by_default, by_statement = ("", "604800000"), ("60000", "60000")
+    assert explaining == {
+        ("", "60000"): {"inherited-settings"},
+        by_default: {"retention"},
+        by_statement: {"retention"},
+    }.get((stated, limit_ms), set())
 
 
 @pytest.mark.parametrize(("ahead_s", "explained"), [(3600, True), (5, False), (-3600, False)])

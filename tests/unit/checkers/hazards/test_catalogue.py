@@ -62,7 +62,6 @@ NO_HAZARDS: Final = {
     "forgotten-voters": "availability",
     "frozen-isr": "availability",
     "stuck-deletion": "availability",
-    "inherited-settings": "no story shows it yet",
     "torn-files": "availability",
     "duplicates": "duplicates",
     "unfenced-loops": "duplicates",

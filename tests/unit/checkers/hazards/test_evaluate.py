@@ -15,7 +15,7 @@ from highwater.harness.releases.cluster_facts import (
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
 SAID = {"acks": "all", "power": "separate", "client": "librdkafka", "record-age": "60"}
-SAID |= {"disks": "network"}
+SAID |= {"disks": "network", "recreated": "no"}
 
 
 def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
@@ -407,6 +407,22 @@ def test_retention_deletes_records_that_are_old_as_they_are_sent(
 
 
 @pytest.mark.parametrize(
+    ("kafka", "recreated", "status"),
+    [
+        ("4.4.0", "yes", "can lose"),
+        ("4.4.0", "no", "guarded"),
+        ("3.7.2", "yes", "not affected"),
+        ("3.9.2-zk", "yes", "not affected"),
+    ],
+)
+def test_a_topic_gets_the_settings_of_a_deleted_topic(
+    kafka: str, recreated: str, status: str
+) -> None:
+    answers = SAID | {"recreated": recreated}
+    assert of(cluster(kafka), "inherited-settings", answers).status == status
+
+
+@pytest.mark.parametrize(
     ("groups", "recreated", "status"),
     [
         (False, "yes", "not affected"),
@@ -418,8 +434,9 @@ def test_retention_deletes_records_that_are_old_as_they_are_sent(
 def test_a_group_keeps_its_offset_in_a_topic_that_is_made_anew(
     groups: bool, recreated: str | None, status: str
 ) -> None:
-    answers = SAID | ({"recreated": recreated} if recreated else {})
-    assert of(cluster("4.4.0", groups=groups), "recreated-topic", answers).status == status
+    answers = SAID | {"recreated": recreated or ""}
+    stated = {name: value for name, value in answers.items() if value}
+    assert of(cluster("4.4.0", groups=groups), "recreated-topic", stated).status == status
 
 
 @pytest.mark.parametrize(

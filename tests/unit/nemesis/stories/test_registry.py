@@ -125,6 +125,11 @@ ENDINGS: dict[str, Ending] = {
     "downgraded-group": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if kafka.number < (4, 4) else NOTHING
     ),
+    # From 3.8 a restarted broker skips the deletion of settings in the same change.
+    "inherited-settings": lambda kafka, *_: (
+        gone("m1", "m2", "m3") if kafka.number >= (3, 8) else NOTHING
+    ),
+    "stated-settings": lambda *_: NOTHING,
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
@@ -152,6 +157,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
+    **dict.fromkeys(("inherited-settings", "stated-settings"), (3, 6)),
     **dict.fromkeys(("long-absence", "retained-markers"), (3, 4)),
     **dict.fromkeys(("two-disks", "disk-by-disk", "lying-disk"), (0, 11)),
 }
@@ -170,7 +176,10 @@ def test_the_ending_of_a_story_follows_from_release_and_settings(name: str) -> N
         played.add(kafka.name)
         assert story.predict(kafka, plan) == ENDINGS[name](kafka, acks, unclean), (kafka, plan)
     first = SINCE.get(name, (0,))
-    kraft = name in {"recreated-topic", "recreated-calmly", "controller-unclean", "topic-clean"}
+    kraft = name in {
+        *("recreated-topic", "recreated-calmly", "controller-unclean", "topic-clean"),
+        *("inherited-settings", "stated-settings"),
+    }
     assert played == {
         kafka.name
         for kafka in CATALOGUE.values()

@@ -1,4 +1,4 @@
-"""Stories of records that retention deletes because their producer gave them an old timestamp.
+"""Stories of records that retention deletes too early: old timestamps, and a wrong retention.ms.
 
 Retention compares ``retention.ms`` with the age of the largest timestamp in a segment
 (``UnifiedLog.deleteRetentionMsBreachedSegments``, KIP-33). With
@@ -12,18 +12,32 @@ Two stories lose nothing: in ``append-time`` brokers write their own time, and i
 ``bounded-timestamp`` they refuse old timestamps (KIP-937). These settings do not help if the
 leader's clock is ahead (``clock-ahead``). The leader compares the timestamps with its own time, and
 sets a new log start for all replicas.
+
+In ``inherited-settings`` a topic gets the settings of a deleted topic with the same name. A KRaft
+broker that starts reads the metadata log as a single change. ``ConfigurationsDelta`` skips the
+deletion of a topic whose settings are only in this change (KAFKA-16206). So on this broker the new
+topic has all settings of the deleted topic that it does not state itself, as it does in
+``stated-settings``.
 """
 
 import time
 from collections.abc import Mapping
 from typing import Final
 
+from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.history import FAIL
+from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.machine import DAY_AHEAD
 from highwater.nemesis.faults.registry import CLOCKS
-from highwater.nemesis.stories.helpers import await_answer, await_leo
+from highwater.nemesis.stories.helpers import (
+    await_answer,
+    await_isr,
+    await_leo,
+    look_until,
+    move_leader,
+)
 from highwater.nemesis.stories.story import (
     EXPIRY_CHECK_MS,
     HazardEnding,
@@ -33,13 +47,15 @@ from highwater.nemesis.stories.story import (
 )
 
 OLD_TIMESTAMP: Final = "old-timestamp"
-"""The id of the problem that these stories show, in the catalogue of hazards."""
+INHERITED_SETTINGS: Final = "inherited-settings"
+"""The ids of the problems that these stories show, in the catalogue of hazards."""
 
 OLD: Final = ("m1", "m2", "m3")
 RECENT: Final = "m4"
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
+_SECOND_MS: Final = 1000
 _CHECKS: Final = 6
 _LIMIT_S: Final = 45.0
 """The longest wait for retention. Up to 3.5 a broker looks for expired segments only 30 s after its
@@ -47,6 +63,7 @@ start."""
 
 _BY_TIMESTAMP: Final = (0, 10, 1)
 _BOUNDED: Final = (3, 6)
+_CHECKS_EARLY: Final = (3, 6)
 
 _RETENTION: Final[Mapping[str, str]] = {"retention.ms": str(_HOUR_MS)}
 
@@ -126,9 +143,14 @@ def _await_deletion(context: ScheduleContext) -> None:
 def append_time(context: ScheduleContext) -> None:
     """Repeat old-timestamp, but with message.timestamp.type=LogAppendTime."""
     _send_old(context)
+    _await_checks(context)
+    context.send(RECENT, leader=context.replicas[0])
+
+
+def _await_checks(context: ScheduleContext) -> None:
+    """Wait until the brokers have looked for expired segments several times."""
     context.hold(_CHECKS * EXPIRY_CHECK_MS / 1000)
     context.note(f"the brokers have looked for expired segments {_CHECKS} times")
-    context.send(RECENT, leader=context.replicas[0])
 
 
 @story(
@@ -179,3 +201,73 @@ def _await_copies(context: ScheduleContext) -> None:
         *context.replicas,
         limit_s=_LIMIT_S,
     )
+
+
+def _no_early_check(release: Release) -> str:
+    if release.coordination != "kraft":
+        return "its brokers read no metadata log"
+    if release.number >= _CHECKS_EARLY:
+        return ""
+    return "it looks for expired segments only 30 s after a start (log.initial.task.delay.ms)"
+
+
+def _deleted_before(plan: Plan, cluster: Cluster, _probe: Probe) -> None:
+    """Create a topic of the same name that keeps its records for a second, and delete it."""
+    topic = plan.topic.name
+    cluster.create_topic(topic, [sorted(cluster.brokers)], {"retention.ms": str(_SECOND_MS)})
+    cluster.delete_topic(topic)
+
+
+_PREDECESSOR: Final = StoryNeeds(expiry=True, before=_deleted_before)
+
+
+@story(
+    "inherited-settings",
+    HazardEnding(hazard=INHERITED_SETTINGS, ending=Prediction(lost=frozenset(OLD))),
+    needs=_PREDECESSOR,
+    outcome="The broker deletes the records, and so do the followers.",
+    topic_config={"retention.ms": ""},
+    min_isr_most=3,
+    why_not=_no_early_check,
+)
+def inherited_settings(context: ScheduleContext) -> None:
+    """Restart a broker; a deleted topic of the same name had retention.ms=1000."""
+    leader = _restart_and_lead(context)
+    start = look_until(
+        context,
+        lambda: context.probe.log_start(leader, context.topic, 0),
+        bool,
+        limit_s=2 * _CHECKS * EXPIRY_CHECK_MS / 1000,
+    )
+    if start:
+        _await_deletion(context)
+    context.send(RECENT, leader=leader)
+
+
+@story(
+    "stated-settings",
+    HazardEnding(hazard=INHERITED_SETTINGS, ending=Prediction()),
+    needs=_PREDECESSOR,
+    outcome="No record is lost.",
+    min_isr_most=3,
+    why_not=_no_early_check,
+)
+def stated_settings(context: ScheduleContext) -> None:
+    """Repeat inherited-settings, but create the new topic with retention.ms=-1."""
+    leader = _restart_and_lead(context)
+    _await_checks(context)
+    context.send(RECENT, leader=leader)
+
+
+def _restart_and_lead(context: ScheduleContext) -> int:
+    """Send records, kill and start broker B, let it lead, and return its id."""
+    a, b, _ = context.replicas
+    for value in OLD:
+        context.send(value, leader=a)
+    _await_copies(context)
+    context.nemesis.inject("kill", b)
+    context.nemesis.heal_all((b,))
+    await_isr(context, *context.replicas)
+    epoch = move_leader(context, b)
+    context.note(f"broker {b}, which has restarted, leads in epoch {epoch}", b, step=1)
+    return b

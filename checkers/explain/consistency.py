@@ -222,17 +222,20 @@ def _jumps(
     """Yield links for gaps in a consumer's reads, if the partition's leader never changed.
 
     Members of a group are not checked. A gap may have transaction markers and uncommitted records.
-    It may also have offsets that a fault removed later, because the disk does not show them.
+    It may also have offsets that the disk does not show, because a fault removed them later, or
+    because they are only in the remote tier.
     """
     if len({row.leader for row in trace.leaderships}) != 1:
         return
-    if observed.plan.workload.transactions and trace.last_disk is None:
-        return
     unread: set[int] = set()
-    if observed.plan.workload.transactions and trace.leaderships:
+    if observed.plan.workload.transactions:
         disk = trace.last_disk
-        ids = zip(disk.offsets.tolist(), disk.ids, strict=True) if disk else ()
+        if disk is None or (observed.plan.tiered and not len(disk.offsets)):
+            return
+        ids = zip(disk.offsets.tolist(), disk.ids, strict=True)
         unread = {offset for offset, record in ids if record is None or record in hidden}
+        if observed.plan.tiered:
+            unread.update(range(int(disk.offsets[0])))
     moves = observed.ops.filter(pc.equal(observed.ops["kind"], REBALANCE))
     members = set(moves["process"].to_pylist())
     run = reads.filter(pc.equal(reads["phase"], RUN))

@@ -68,6 +68,22 @@ def test_what_a_fault_took_after_a_read_is_no_gap(tmp_path: Path, lost: str, wro
     assert said.count("consumer-0 read no record between offsets 0 and 2.") == wrong, said
 
 
+@pytest.mark.parametrize("local", [[(2, 0, "p0-2")], []])
+@pytest.mark.parametrize(("tiered", "wrong"), [(True, 0), (False, 1)])
+def test_markers_may_be_in_the_remote_tier_alone(
+    tmp_path: Path, local: list[tuple[int, int, str]], *, tiered: bool, wrong: int
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=TRANSACTIONS)
+    run.plan = msgspec.structs.replace(run.plan, tiered=tiered)
+    run.leader(1, 0, [1])
+    for offset, value in ((0, "p0-0"), (2, "p0-2")):
+        run.send(value, offset)
+        run.read(value, offset, process="consumer-0", phase="run")
+    run.disk([1], local)
+    wrong_links = [link.says for _, link in contradictions(observe(run.write()))]
+    assert wrong_links.count("consumer-0 read no record between offsets 0 and 2.") == wrong
+
+
 @pytest.mark.parametrize(
     ("lso", "wrong"), [(1, []), (2, ["The final reader received nothing at offset 1,"])]
 )

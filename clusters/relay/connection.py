@@ -16,6 +16,7 @@ from highwater.clusters.relay.inspectors import (
     message_of,
 )
 from highwater.clusters.relay.messages import MessageInHand, Side
+from highwater.clusters.relay.refusals import errors_of
 from highwater.clusters.relay.request_log import RequestLog
 from highwater.clusters.relay.rules import Node, RelayRule, Users
 
@@ -215,7 +216,8 @@ class RelayConnection:
                 self._host.repeat(self, request)
         elif side == "answer" and request.hand is not None:
             event = "discarded" if self.client is None else "answered"
-            self._note_message(event, side, request, request.hand)
+            cause = errors_of(inspected.frame, request.head)
+            self._note_message(event, side, request, request.hand, cause)
         elif inspected.waited or (
             self.source is not None and self._host.watches(self.source, self.server)
         ):

@@ -14,16 +14,18 @@ import struct
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from highwater.clusters.relay.kafka_frames import FETCH, PRODUCE, Header
+from highwater.clusters.relay.kafka_frames import FETCH, PRODUCE, Buffer, Header
 from highwater.clusters.relay.request_properties import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,
     OFFSET_COMMIT,
+    SINGLE_ERROR,
     TOPIC_IDS_SINCE,
     TXN_OFFSET_COMMIT,
     Properties,
+    answered,
     flexible_since,
 )
 
@@ -53,6 +55,9 @@ ERRORS: Final[Mapping[str, int]] = {
     "TRANSACTION_ABORTABLE": 120,
 }
 NAMES: Final[Mapping[int, str]] = {number: name for name, number in ERRORS.items()}
+
+_READABLE: Final = SINGLE_ERROR | {PRODUCE, OFFSET_COMMIT, TXN_OFFSET_COMMIT}
+"""The requests whose responses ``errors_of`` decodes."""
 
 _ALWAYS: Final = 1 << 15
 _I16, _I32, _I64 = (struct.Struct(form) for form in (">h", ">i", ">q"))
@@ -142,6 +147,21 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
 }
 """The errors with which the relay can respond, by API key. Clients send AddPartitionsToTxn up to
 version 3. Brokers send the later versions."""
+
+
+def errors_of(frame: Buffer, head: Header) -> str:
+    """Return the names of the errors in a response, or their codes; empty if it has or shows none.
+
+    Args:
+        head: the header of the request.
+    """
+    if head.api not in _READABLE:
+        return ""
+    try:
+        codes = {partition.error for partition in answered(frame, head)} - {0}
+    except (struct.error, IndexError):
+        return ""
+    return ", ".join(NAMES.get(code, str(code)) for code in sorted(codes))
 
 
 def refusable(api: int, error: str, *, acted: bool) -> bool:

@@ -220,9 +220,9 @@ MESSAGES: Final = pa.schema(
         pa.field("epoch", pa.int32()),  # the producer's epoch, otherwise the leader's
         pa.field("topic", pa.string()),  # of the rule's partition, or of the first partition
         pa.field("partition", pa.int32()),
-        pa.field(
-            "cause", pa.string()
-        ),  # for released: order, schedule, healing, time; for refused: the error
+        # for released: order, schedule, healing, time; for refused, answered and discarded: the
+        # error; empty without an error
+        pa.field("cause", pa.string()),
     ]
 )
 """The events of single messages that the relay held, dropped, repeated, delayed or refused. The

@@ -1,8 +1,8 @@
 """Every fault on real brokers, one after the other: it took effect, seen from outside, and healed.
 
 One release of each coordination, as processes. Each fault strikes one of them, two of three the old
-one, which starts faster, and both where HIGHWATER_EVERY_FAULT is set. ``test_cluster`` has what is
-done to a process or a container itself.
+one, which starts faster. Where HIGHWATER_EVERY_FAULT is set, each strikes on more releases, and in
+containers. ``test_cluster`` has what is done to a process or a container itself.
 """
 
 import contextlib
@@ -187,7 +187,9 @@ def ring(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Ring]:
     directory = tmp_path_factory.mktemp("faults")
-    opened = open_cluster(release(request.param), directory, brokers=3, broker_config={})
+    driver, _, name = request.param.rpartition(" ")
+    driver = driver or "local"
+    opened = open_cluster(release(name), directory, brokers=3, broker_config={}, driver=driver)
     with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
         cluster.create_topic(TOPIC.name, [[1, 2, 3]], TOPIC.settings())
         common = {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0}
@@ -469,6 +471,7 @@ BEFORE: Final[dict[str, Callable[[Ring], None]]] = {
 """What has to be so before a fault, for its effect to be told from what was there."""
 
 RELEASES: Final = ("0.10.2.2", MODERN)
+MORE: Final = ("2.8.2", "3.9.2", "docker 2.8.2", "docker 3.9.2", f"docker {MODERN}")
 RESTARTS: Final = {
     "restart": [VICTIM],
     "decommission": [VICTIM],
@@ -478,13 +481,16 @@ RESTARTS: Final = {
 
 
 def cases() -> Iterator[tuple[str, str]]:
-    """Releases and faults, those of one release together."""
-    for kafka in RELEASES:
+    """Releases (in containers: ``docker RELEASE``) and faults, those of one release together."""
+    every = os.environ.get("HIGHWATER_EVERY_FAULT")
+    for place in (*RELEASES, *(MORE if every else ())):
+        driver, _, kafka = place.rpartition(" ")
         for turn, name in enumerate(EFFECTS):
             able = [one for one in RELEASES if not faults()[name].why_not(release(one), "local")]
             chosen = kafka == (able[0] if len(able) == 1 else RELEASES[turn % 3 // 2])
-            if kafka in able and (chosen or os.environ.get("HIGHWATER_EVERY_FAULT")):
-                yield kafka, name
+            possible = not faults()[name].why_not(release(kafka), driver or "local")
+            if possible and (chosen or every):
+                yield place, name
 
 
 def test_every_fault_is_tested() -> None:
@@ -512,8 +518,15 @@ def test_every_fault_is_tested() -> None:
 
 
 @pytest.mark.parametrize(("ring", "name"), [*cases()], indirect=["ring"], scope="module")
-def test_a_fault_strikes_and_heals(ring: Ring, name: str) -> None:
+def test_a_fault_strikes_and_heals(
+    ring: Ring,
+    name: str,
+    request: pytest.FixtureRequest,
+    record_property: Callable[[str, object], None],
+) -> None:
     fault = faults()[name]
+    driver, _, kafka = request.node.callspec.params["ring"].rpartition(" ")
+    record_property("fault", f"{name} {kafka} {driver or 'local'}")
     ring.send()
     if name in BEFORE:
         BEFORE[name](ring)

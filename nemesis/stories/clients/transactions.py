@@ -66,6 +66,14 @@ _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
 """The longest time that a client waits for a response about a record; its setting is 4 s."""
 
+_BY_STATE: Final = frozenset(
+    (
+        *("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+        *("PRODUCER_FENCED", "TRANSACTION_ABORTABLE"),
+    )
+)
+"""The errors with which a broker refuses a request that does not fit the transaction's state."""
+
 _LARGEST: Final = {"message.max.bytes": 1_000}
 _LARGE_BYTES: Final = 2_000
 
@@ -150,9 +158,7 @@ def hanging_transaction(context: ScheduleContext) -> None:
         context.note(f"the application aborts m2: {refusal or 'done'}")
         _await_markers(context, writer, committed, "the log has the marker of that abort")
         produce.release("schedule")
-        _await_event(
-            context, produce, "discarded", "the leader has responded to the Produce request of m2"
-        )
+        _await_late_answer(context, produce, "the Produce request of m2")
     _commit(context, context.transactional(_OTHER), "m3")
 
 
@@ -207,7 +213,10 @@ def too_large(context: ScheduleContext) -> None:
     writer.send("m1", 0)
     writer.send_on("m2", 0, size=_LARGE_BYTES)
     writer.flush()
-    context.note(f"the future of m2 has failed: {writer.errors.get('m2')}", step=1)
+    refusal = writer.errors.get("m2", "")
+    if "RecordTooLarge" not in refusal:
+        raise ScheduleNotFollowedError(f"m2 must be too large, but its outcome is {refusal or OK}")
+    context.note(f"the future of m2 has failed: {refusal}", step=1)
     _try_to_end(context, writer, "m1 and m2")
     _commit(context, context.transactional(_OTHER), "m3")
 
@@ -232,9 +241,7 @@ def _in_the_next(context: ScheduleContext, *, renewed: bool) -> None:
                 context, following, "caught", "the client has sent m3, in the next transaction"
             )
             late.release("schedule")
-            _await_event(
-                context, late, "discarded", "the leader has responded to the Produce request of m2"
-            )
+            _await_late_answer(context, late, "the Produce request of m2")
         _try_to_end(context, writer, "m3")
 
 
@@ -252,6 +259,8 @@ def _after_an_abort(context: ScheduleContext, *, flushed: bool) -> None:
         )
     if flushed:
         writer.flush()
+        if refusal := writer.errors.get("m2"):
+            raise ScheduleNotFollowedError(f"the retry of m2 must succeed, but failed: {refusal}")
         context.note("the client has retried, and got the response about m2")
     else:
         context.hold(_NOTICED_S)
@@ -275,8 +284,7 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
         offset = writer.send("m3", 0)
         context.note(f"m3 is at offset {offset}, in an open transaction")
         end_txn.release("schedule")
-        says = "the coordinator has responded to the first EndTxn of m2"
-        _await_event(context, end_txn, "discarded", says)
+        _await_late_answer(context, end_txn, "the first EndTxn of m2")
     refusal = writer.abort()
     context.note(f"the application aborts m3: {refusal or 'done'}")
 
@@ -338,6 +346,23 @@ def _await_markers(
         brokers=(leader,),
     )
     context.note(says, leader)
+
+
+def _await_late_answer(context: ScheduleContext, messages: CaughtMessages, request: str) -> None:
+    """Wait for the response to a late request, which its client does not get.
+
+    Raises:
+        ScheduleNotFollowedError: the broker did not compare the request with the transaction's
+            state: it refused the request for another reason.
+    """
+    await_event(messages, "discarded", limit_s=_ARRIVES_S)
+    errors = {row["cause"] for row in messages.events("discarded")} - {""}
+    if errors - _BY_STATE:
+        raise ScheduleNotFollowedError(
+            f"{request} was refused with {', '.join(sorted(errors))}, and not because it was late"
+        )
+    verdict = f"refused it: {', '.join(errors)}" if errors else "accepted it"
+    context.note(f"a broker has received {request}, and {verdict}", step=1)
 
 
 def _await_event(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from highwater.clusters.core.interfaces import BrokerState, UnreachableError
 from highwater.clusters.core.system_calls import CallRule
-from highwater.clusters.nodes import broker_clock, packet_loss, syscall_injection
+from highwater.clusters.nodes import broker_clock, packet_loss, safepoint, syscall_injection
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.releases.software_level import Level
@@ -85,6 +85,10 @@ class RealNode:
     def lose_packets(self, share: float) -> None:
         """Drop a share of the packets that reach the node's container."""
         packet_loss.lose(self._pid(), share)
+
+    def hold_jvm(self) -> AbstractContextManager[None]:
+        """Hold the node's JVM at a safepoint; see ``ClusterNode.hold_jvm``."""
+        return safepoint.held(self._pid())
 
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         """Attach strace to the node's JVM; see ``ClusterNode.inject_calls``."""

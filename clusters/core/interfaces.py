@@ -320,6 +320,13 @@ class ClusterNode(Protocol):
             HarnessError: the node is not in a container of this machine, or this user is not root.
         """
 
+    def hold_jvm(self) -> AbstractContextManager[None]:
+        """Let no Java thread of the running node run during the ``with`` block.
+
+        Raises:
+            HarnessError: the node is down, or is not an accessible process of this machine.
+        """
+
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         """Delay system calls of the running node, or let them fail, during the ``with`` block.
 

@@ -83,6 +83,9 @@ class ExternalBroker:
     def lose_packets(self, share: float) -> None:
         self._out_of_reach(share)
 
+    def hold_jvm(self) -> AbstractContextManager[None]:
+        self._out_of_reach()
+
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         self._out_of_reach(rule)
 

@@ -314,6 +314,13 @@ def no_descriptors(cluster: Cluster, broker: int) -> Iterator[str]:
         target.start()
 
 
+@fault("jvm-pause")
+def jvm_pause(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Hold a broker's JVM at a safepoint, as a long garbage collection does."""
+    with cluster.brokers[broker].hold_jvm():
+        yield f"no Java thread of broker {broker} runs"
+
+
 @aimed("no-memory")
 def no_memory(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Let a broker allocate only 1 to 16 MB more (RLIMIT_DATA); its threads may end."""

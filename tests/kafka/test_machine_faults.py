@@ -307,6 +307,23 @@ def reached(ring: Ring) -> set[str]:
 
 
 @each_release
+def test_a_broker_whose_jvm_is_held_loses_its_session(ring: Ring) -> None:
+    broker = ring.cluster.brokers[LEADER]
+    assert isinstance(broker, RealBroker)
+    with injected(ring, "jvm-pause", 0.0) as says:
+        assert says == f"no Java thread of broker {LEADER} runs"
+        ring.await_(
+            ring.probe.live_brokers,
+            lambda live: LEADER not in live,
+            "the session of the broker to end",
+        )
+        status = Path(f"/proc/{broker.pids[0]}/status").read_text("ascii")
+        assert "State:\tS" in status  # its threads wait; SIGSTOP would be T
+        assert broker.state == "running"
+    assert not [*Path(f"/proc/{broker.pids[0]}/root/tmp").glob(".highwater-*")]
+
+
+@each_release
 def test_a_broker_gets_no_memory_for_a_large_record(ring: Ring) -> None:
     """Java reads from a socket into memory outside of its heap, as much as the request has."""
     begun, large = ring.log.stat().st_size, bytes(LARGE_BYTES)

@@ -47,6 +47,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "kill": FaultFacts(state="killed", silent=True, idle=True, killed=True),
     "crash-loop": FaultFacts(killed=True),
     "pause": FaultFacts(state="paused", silent=True, idle=True, frozen=True),
+    "jvm-pause": FaultFacts(state="paused", silent=True, idle=True, frozen=True),
     "zombie": FaultFacts(idle=True, frozen=True),
     "stop": FaultFacts(state="stopped", silent=True),
     "isolate": FaultFacts(state="isolated"),

@@ -356,12 +356,12 @@ def _await_late_answer(context: ScheduleContext, messages: CaughtMessages, reque
             state: it refused the request for another reason.
     """
     await_event(messages, "discarded", limit_s=_ARRIVES_S)
-    errors = {row["cause"] for row in messages.events("discarded")} - {""}
+    errors = {row["cause"] for row in messages.events("discarded") if row["cause"]}
     if errors - _BY_STATE:
         raise ScheduleNotFollowedError(
             f"{request} was refused with {', '.join(sorted(errors))}, and not because it was late"
         )
-    verdict = f"refused it: {', '.join(errors)}" if errors else "accepted it"
+    verdict = f"refused it: {', '.join(sorted(errors))}" if errors else "accepted it"
     context.note(f"a broker has received {request}, and {verdict}", step=1)
 
 

@@ -76,7 +76,10 @@ def _attached(pid: int, temporary: Path, inner: int) -> Iterator[socket.socket]:
             trigger.touch()
             os.kill(pid, signal.SIGQUIT)
             await_condition(
-                address.exists, what=f"the JVM of process {pid} to attach", limit_s=_LIMIT_S
+                address.stat,
+                what=f"the JVM of process {pid} to open a socket for commands",
+                limit_s=_LIMIT_S,
+                passing=(FileNotFoundError,),
             )
         connection = stack.enter_context(socket.socket(socket.AF_UNIX))
         connection.connect(str(address))

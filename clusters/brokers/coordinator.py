@@ -88,7 +88,7 @@ class RealNode:
 
     def hold_jvm(self) -> AbstractContextManager[None]:
         """Hold the node's JVM at a safepoint; see ``ClusterNode.hold_jvm``."""
-        return safepoint.held(self._pid())
+        return safepoint.long_safepoint(self._pid())
 
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         """Attach strace to the node's JVM; see ``ClusterNode.inject_calls``."""

@@ -26,7 +26,7 @@ _LIMIT_S: Final = 30.0
 
 
 @contextlib.contextmanager
-def held(pid: int) -> Iterator[None]:
+def long_safepoint(pid: int) -> Iterator[None]:
     """Hold a JVM of JDK 17 or later at a safepoint during the ``with`` block.
 
     If this process ends, the FIFO has no reader any more, and the JVM continues.

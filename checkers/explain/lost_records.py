@@ -12,6 +12,7 @@ from highwater.checkers.explain.evidence.evidence_links import (
     Row,
     acknowledged,
     cut_link,
+    not_known,
     refuse,
     unknown,
 )
@@ -21,7 +22,7 @@ from highwater.checkers.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.explain.evidence.other_losses import OTHERWISE
 from highwater.checkers.explain.evidence.successions import SUCCESSION, Succession, successors
 from highwater.checkers.explain.evidence.unanswered_sends import UNANSWERED
-from highwater.checkers.explain.observations import Observation
+from highwater.checkers.explain.observations import LEADERS, Observation
 from highwater.checkers.explain.trace import LeadershipStart, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import OK
@@ -92,6 +93,8 @@ def _after(record: LostRecord, start: LeadershipStart) -> Chain:
         why_not = "The leader was elected from outside the ISR, although unclean elections are off."
         return refuse(why_not, case.ack, case.election)
     cut = (cut_link(case.cut),) if case.cut else ()
+    if case.observed.elects_anybody and not start.isr_known:
+        return not_known(LEADERS, case.ack, *cut, case.election)
     return unknown("A member of the ISR should have had the record.", case.ack, *cut, case.election)
 
 

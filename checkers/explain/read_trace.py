@@ -287,10 +287,13 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
             inside = before is None or (
                 row.leader in before.isr if unseen else trace.was_eligible(before, row)
             )
-            outside = None if inside else row.event
+            offline = trace.offline(row.epoch - 1)
+            outside = None if inside else offline.text if offline else row.event
             line = by_epoch.pop((row.leader, row.epoch), None)
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
-            starts.append(_start(trace, row, line, outside, tails, begun_ns))
+            start = _start(trace, row, line, outside, tails, begun_ns)
+            known = before is None or row.leader in before.isr or trace.knows_isr(before, row)
+            starts.append(replace(start, isr_known=known))
         before = row
     # A broker that led only between two observations is known only by its own log line.
     for line in by_epoch.values():

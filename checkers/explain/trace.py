@@ -26,10 +26,10 @@ from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 
-_EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
+_EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)|LeaderEpoch:(\d+)")
 _DECISION: Final = re.compile(r"partition epoch (\d+)|[vV]ersion updated to \[?(\d+)")
 _ISR: Final = re.compile(
-    r"ISR (?:for partition \S+ )?(?:updated|from \[?[\d, ]*\]?) to \[?([\d, ]+)"
+    r"ISR (?:for partition \S+ )?(?:updated|from \[?[\d, ]*\]?) to \[?([\d, ]+)|,ISR:([\d,]+),"
 )
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
@@ -53,7 +53,7 @@ class BrokerLogLine:
     def epoch(self) -> int:
         """The leader epoch in the line; -1 if the line has none."""
         match = _EPOCH.search(self.text)
-        return int(match[1]) if match else -1
+        return int(match[1] or match[2]) if match else -1
 
     @property
     def partition_epoch(self) -> int:
@@ -65,7 +65,9 @@ class BrokerLogLine:
     def isr(self) -> frozenset[int]:
         """The new ISR in the line; empty if the line has none."""
         match = _ISR.search(self.text)
-        return frozenset(map(int, re.findall(r"\d+", match[1]))) if match else frozenset()
+        return (
+            frozenset(map(int, re.findall(r"\d+", match[1] or match[2]))) if match else frozenset()
+        )
 
     @property
     def leader(self) -> int:
@@ -87,6 +89,7 @@ class LeadershipStart:
         logged: True if the broker's log, a record of the epoch, or a fault shows the offset; False
             if the offset is the last observed LEO.
         unlogged_election: True if the election was observed, but no broker logged it.
+        isr_known: whether the ISR at the election was logged or observed.
         event: the evidence as text.
         led_ns: the time at which the broker logged that it leads, maybe long after its election.
     """
@@ -101,6 +104,7 @@ class LeadershipStart:
     event: str
     last_leader: str | None = None
     unlogged_election: bool = False
+    isr_known: bool = True
     led_ns: int = 0
 
 
@@ -227,16 +231,30 @@ class Trace(PartitionTrace):
     def was_eligible(self, before: Leadership, now: Leadership) -> bool:
         """Return whether the new leader may have been in the ISR when it was elected.
 
-        This is possible if the last observed ISR has the broker, or if a leader logged that the
-        broker joined. It is also possible after a decision of the controller that was not observed,
-        because then the ISR at the election is unknown.
+        This is possible if the last known ISR has the broker, or if a leader logged that the broker
+        joined. It is also possible if the ISR at the election is not known.
         """
+        offline = self.offline(now.epoch - 1)
+        isr = offline.isr if offline else before.isr
         return (
-            now.leader in before.isr
-            or now.epoch > before.epoch + 1
-            or self._joined(now.leader, before, now)
-            or self._decided_unobserved(now)
+            now.leader in isr
+            or (offline is None and self._joined(now.leader, before, now))
+            or not self.knows_isr(before, now)
         )
+
+    def knows_isr(self, before: Leadership, now: Leadership) -> bool:
+        """Return whether the ISR at an election was logged, or is the last observed ISR.
+
+        It is not known after a decision of the controller that was not observed.
+        """
+        return self.offline(now.epoch - 1) is not None or not (
+            now.epoch > before.epoch + 1 or self._decided_unobserved(now)
+        )
+
+    def offline(self, epoch: int) -> BrokerLogLine | None:
+        """Return a ZooKeeper controller's line about the ISR in an epoch without a leader."""
+        lines = (line for broker in self.lines for line in self.of_kind(broker, "offline"))
+        return next((line for line in lines if line.epoch == epoch), None)
 
     def _decided_unobserved(self, now: Leadership) -> bool:
         """Return whether decisions before this election were neither logged nor observed.

@@ -71,6 +71,8 @@ _PATTERNS: Final = tuple(
         # OfflinePartitionLeaderSelector, then ReplicationControlManager
         ("unclean", rf"No broker in ISR is alive for {_PARTITION}\. Elect leader"),
         ("unclean", rf"UNCLEAN partition change for {_PARTITION} .*leader: -?\d+ -> \d+"),
+        # ReplicaStateMachine, from 1.1 on; later releases log no unclean election with ZooKeeper
+        ("offline", rf"Partition {_PARTITION} state changed to \(Leader:-1,ISR:[\d,]+,LeaderEp"),
         ("election", rf"Selected new leader .* for offline partition {_PARTITION}"),
         (
             "isr",

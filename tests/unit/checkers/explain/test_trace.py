@@ -55,6 +55,22 @@ def test_a_broker_that_joined_between_two_observations_may_be_elected() -> None:
     assert trace.was_eligible(before, replace(now, leader=2, epoch=4)), "an election between"
 
 
+def test_a_controller_logs_the_isr_of_a_partition_without_leader() -> None:
+    before = Leadership(time_ns=7 * SECOND, leader=2, epoch=2, isr=(2,))
+    now = Leadership(time_ns=9 * SECOND, leader=1, epoch=4, isr=(1,))
+    text = "Partition events-3-0 state changed to (Leader:-1,ISR:2,LeaderEpoch:3,ZkVersion:3) after"
+    gone = replace(line(text), kind="offline")
+    bare = Trace(partition=0, leaderships=[before, now], lines={}, disks={})
+    trace = replace(bare, lines={3: [gone]})
+    assert (gone.epoch, gone.isr) == (3, {2})
+    assert bare.was_eligible(before, now)
+    assert not bare.knows_isr(before, now)
+    assert trace.knows_isr(before, now)
+    assert not trace.was_eligible(before, now)
+    assert trace.was_eligible(before, replace(now, leader=2))
+    assert trace.was_eligible(before, replace(now, epoch=6)), "another election between"
+
+
 def test_a_new_leader_in_a_replay_of_transactions_is_like_any_other() -> None:
     stored = TransactionCounterexample.load(STORED / "transactions-zombie-4.0.1.json")
     before = Leadership(time_ns=7 * SECOND, leader=3, epoch=2, isr=(1, 3))

@@ -150,6 +150,16 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             0,
             None,
         ),
+        (
+            (
+                "INFO [Controller id=1 epoch=3] Partition events-0 state changed to (Leader:-1,"
+                "ISR:2,LeaderEpoch:3,ZkVersion:3,ControllerEpoch:3) after removing replica 2 from"
+                " the ISR as part of transition to OfflineReplica (state.change.logger)"
+            ),
+            "offline",
+            0,
+            None,
+        ),
         ("INFO [Kafka Server 1], shutting down (kafka.server.KafkaServer)", "stop", None, None),
         ("INFO Terminating process due to signal SIGTERM (o.a.k.c.u)", "stop", None, None),
         ("INFO [BrokerServer id=2] shutting down (kafka.server.BrokerServer)", "stop", None, None),

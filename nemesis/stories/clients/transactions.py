@@ -37,8 +37,10 @@ from typing import Final
 
 from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.clients.named_transactions import NamedTransactions
+from highwater.harness.releases.catalogue import release as find_release
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.history import INFO, OK
+from highwater.harness.runs.store import COORDINATOR_TOPICS
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import await_event, await_replicas
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
@@ -65,6 +67,11 @@ _NOTICED_S: Final = 0.1
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
 """The longest time that a client waits for a response about a record; its setting is 4 s."""
+
+_DESCRIBES: Final = (3, 0)
+"""The first release whose coordinators describe transactions (KIP-664)."""
+
+_ENDING: Final = frozenset(("PrepareCommit", "PrepareAbort"))
 
 _BY_STATE: Final = frozenset(
     (
@@ -331,7 +338,8 @@ def _await_markers(
 
     The number of records in the second transaction depends on the client: librdkafka aborts at
     once, but Java's producer first retries records without a response. A coordinator responds to an
-    EndTxn when it has decided, and writes the markers later.
+    EndTxn when it has decided, and writes the markers later. Only then the transaction has ended:
+    before, a leader that asks for it gets CONCURRENT_TRANSACTIONS (KIP-890).
 
     Args:
         committed: offset of the last record of the first transaction.
@@ -345,6 +353,14 @@ def _await_markers(
         limit_s=_ARRIVES_S,
         brokers=(leader,),
     )
+    if find_release(context.plan.kafka).number >= _DESCRIBES:
+        coordinator = context.probe.partition(COORDINATOR_TOPICS[0], 0).leader
+        context.until(
+            lambda: {state.state for state in context.probe.transactions(coordinator)},
+            lambda states: not states & _ENDING,
+            what="the coordinator to have ended each transaction",
+            limit_s=_ARRIVES_S,
+        )
     context.note(says, leader)
 
 

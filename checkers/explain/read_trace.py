@@ -292,8 +292,8 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
             line = by_epoch.pop((row.leader, row.epoch), None)
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
             start = _start(trace, row, line, outside, tails, begun_ns)
-            known = before is None or row.leader in before.isr or trace.knows_isr(before, row)
-            starts.append(replace(start, isr_known=known))
+            member = before is None or row.leader in before.isr
+            starts.append(replace(start, isr_known=member or trace.knows_isr(before, row)))
         before = row
     # A broker that led only between two observations is known only by its own log line.
     for line in by_epoch.values():

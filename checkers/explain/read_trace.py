@@ -292,8 +292,9 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
             line = by_epoch.pop((row.leader, row.epoch), None)
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
             start = _start(trace, row, line, outside, tails, begun_ns)
-            member = before is None or row.leader in before.isr
-            starts.append(replace(start, isr_known=member or trace.knows_isr(before, row)))
+            if before and row.leader not in before.isr and not trace.knows_isr(before, row):
+                start = replace(start, isr_known=False)
+            starts.append(start)
         before = row
     # A broker that led only between two observations is known only by its own log line.
     for line in by_epoch.values():

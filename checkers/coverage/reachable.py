@@ -8,7 +8,7 @@ import numpy as np
 from highwater.checkers.model.search.breadth_first import Limits, SearchOutcome, Watch, explore
 from highwater.checkers.model.search.fingerprints import Words
 from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
-from highwater.checkers.model.search.paths import follow
+from highwater.checkers.model.search.paths import PathStep, follow
 from highwater.checkers.model.search.situations import name_of, situations
 
 
@@ -26,8 +26,16 @@ class ReachableSituations:
 
     def counterexample(self, number: int) -> Counterexample:
         """Return a shortest path to a situation, in the form of a counterexample."""
-        path = follow(self.settings.machine(), self.outcome.chains[number])
-        return self.settings.counterexample(name_of(number), path)
+        return self.settings.counterexample(name_of(number), self._path(number))
+
+    def passed(self, number: int) -> frozenset[int]:
+        """Return the situations on the path to a situation, with that situation."""
+        states = np.array([step.after for step in self._path(number)], np.int8)
+        brokers = self.settings.scope.brokers
+        return frozenset(situations(states, brokers) if len(states) else (number,))
+
+    def _path(self, number: int) -> tuple[PathStep, ...]:
+        return follow(self.settings.machine(), self.outcome.chains[number])
 
 
 def reachable_situations(

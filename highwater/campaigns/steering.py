@@ -4,6 +4,7 @@ Highwater executes the model's shortest path to the situation on unchanged broke
 (OOPSLA 2025) and Mallory (CCS 2023) also steer runs to new states, but they change the brokers.
 """
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ _SECONDS: Final = 300.0
 
 @dataclass(slots=True, kw_only=True)
 class Steering:
-    """Chooses the next situations of each release, those with the shortest path first.
+    """Chooses the next situations of each release, by the number of new situations on their paths.
 
     Attributes:
         paths: folder to which the path to each chosen situation is written, for ``model replay``.
@@ -38,6 +39,7 @@ class Steering:
     paths: Path
     progress: Callable[[str], None] = lambda _: None
     _searched: dict[str, ReachableSituations] = field(default_factory=dict)
+    _passed: dict[str, dict[int, frozenset[int]]] = field(default_factory=dict)
 
     def reachable(self, kafka: str) -> ReachableSituations:
         """Return the situations that a release's model can reach; the first call searches."""
@@ -49,6 +51,7 @@ class Steering:
                 jobs=1,
                 watch=lambda _: None,
             )
+            self._passed[kafka] = dict(_passed(self._searched[kafka]))
             self.progress(f"{len(self._searched[kafka].depths)} situations of {kafka} found")
         return self._searched[kafka]
 
@@ -61,20 +64,23 @@ class Steering:
             seen: names of the situations that need no run.
             seed: the seed of the first run; each later run has the next number.
         """
-        reachable = self.reachable(kafka)
-        depths = reachable.depths
-        for number in sorted(depths, key=lambda number: (depths[number], number)):
-            name = name_of(number)
-            if name in seen:
-                continue
+        depths, passed = self.reachable(kafka).depths, self._passed[kafka]
+        visited = {number for number in depths if name_of(number) in seen}
+        aims = passed.keys() - visited
+        while aims:
+            aim = max(aims, key=lambda number: (len(passed[number] - visited), -depths[number]))
+            aims -= {aim}
             try:
-                counterexample = reachable.counterexample(number)
-                schedule = compile_for(counterexample, kafka)
+                counterexample = self.reachable(kafka).counterexample(aim)
+                schedule = compile_for(counterexample, kafka, visited)
             except HighwaterError:
                 # Brokers cannot follow this path. Or it has a round whose result depends on the
                 # order in which its brokers run, and the model has only the order of their numbers.
                 continue
+            visited |= passed[aim]
+            aims -= visited
             self.paths.mkdir(parents=True, exist_ok=True)
+            name = name_of(aim)
             (self.paths / f"{name}-{kafka}.json").write_bytes(counterexample.to_json())
             yield PlannedRun(
                 plan=plan(schedule, kafka, seed=seed, driver=driver),
@@ -82,3 +88,10 @@ class Steering:
                 files={"schedule.json": schedule.to_json()},
             )
             seed += 1
+
+
+def _passed(reachable: ReachableSituations) -> Iterator[tuple[int, frozenset[int]]]:
+    """Yield each situation with those on its path, unless the order of brokers decides the path."""
+    for number in reachable.depths:
+        with contextlib.suppress(HighwaterError):
+            yield number, reachable.passed(number)

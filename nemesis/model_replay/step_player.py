@@ -83,10 +83,12 @@ class Player:
     def _observe(self, step: ScheduleStep) -> None:
         """Wait until the observer has queried every broker in the expected situation.
 
-        Meanwhile all brokers that are not paused respond, but no byte passes between brokers. If
-        the situation is not observed, record a note, because the other steps are still possible.
+        Meanwhile all brokers that the schedule has not paused respond, but no byte passes between
+        brokers. If the situation is not observed, record a note, because the other steps are still
+        possible.
         """
         context, network = self._context, self._network
+        before_step = frozenset(self._frozen) - self._paused
         rules = [RelayRule(kind="cut", links=between(network.brokers, network.brokers))]
         if context.cluster.release.coordination == "kraft":
             links = frozenset((COORDINATION, broker) for broker in network.brokers)
@@ -103,8 +105,9 @@ class Player:
                 )
             except (WaitTimeoutError, ScheduleNotFollowedError) as error:
                 context.note(f"not observed in the situation: {error.message}")
-                return
-            context.hold(QUIET_NS / 1e9)
+            else:
+                context.hold(QUIET_NS / 1e9)
+            self._hold(before_step)
 
     @property
     def _network(self) -> Network:

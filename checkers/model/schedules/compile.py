@@ -6,10 +6,12 @@ idle, as real brokers do. The schedule may be for another release than the searc
 states follow from the rules of the schedule's release.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Final
+
+import numpy as np
 
 from highwater.checkers.model.protocol.compiled import Constants
 from highwater.checkers.model.protocol.compiled import State as Vector
@@ -38,7 +40,7 @@ from highwater.checkers.model.schedules.compile_messages import (
 )
 from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
 from highwater.checkers.model.search.kafka_model import Counterexample
-from highwater.checkers.model.search.situations import situation_of
+from highwater.checkers.model.search.situations import situation_of, situations
 from highwater.harness.base.errors import UsageError
 
 _EVERYBODY: Final = 7
@@ -58,10 +60,16 @@ class CompiledStep:
     moves: tuple[Row, ...]
 
 
-def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
+def compile_for(
+    counterexample: Counterexample, kafka: str, visited: Collection[int] = ()
+) -> Schedule:
     """Return the schedule that replays a counterexample on a release.
 
-    A counterexample of a search by messages goes to ``compile_by_message``.
+    A counterexample of a search by messages goes to ``compile_by_message``. On a path to a
+    situation the observer also sees the situations before it.
+
+    Args:
+        visited: numbers of situations on the path that the observer need not see.
 
     Raises:
         UsageError: the model does not know the release, or real brokers cannot follow the
@@ -85,12 +93,14 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
             path.append(_played(beat.moves, path[-1], k))
     killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
     revived, revival = _revived(path[-1], k, killed)
-    steps = [
-        _step(beat, before, after, k)
-        for beat, before, after in zip(beats, path, path[1:], strict=False)
-    ]
-    if situation_of(counterexample.invariant):
-        steps.insert(reached, _observed(path[reached], k))
+    steps: list[ScheduleStep] = []
+    seen = {*visited, _situation(path[0], k)} - {situation_of(counterexample.invariant)}
+    for number, beat in enumerate(beats, 1):
+        steps.append(_step(beat, path[number - 1], path[number], k))
+        here = _situation(path[number], k)
+        if situation_of(counterexample.invariant) and number <= reached and here not in seen:
+            steps.append(_observed(path[number], k))
+            seen.add(here)
     return schedule_of(
         counterexample,
         kafka,
@@ -185,8 +195,13 @@ def _ending(state: Vector, k: Constants) -> list[CompiledStep]:
     return [_beat(row, everybody) for row in rows]
 
 
+def _situation(state: Vector, k: Constants) -> int:
+    [number] = situations(np.asarray(state, np.int8).reshape(1, -1), int(k[K_BROKERS]))
+    return number
+
+
 def _observed(state: Vector, k: Constants) -> ScheduleStep:
-    """Return the step in which the observer sees the situation at the end of a path."""
+    """Return the step in which the observer sees a situation on a path."""
     up = {number for number in range(int(k[K_BROKERS])) if is_up(state, number)}
     seen = decode(state, k)
     here = sorted(up & set(seen.assigned) if seen.assigned else up)

@@ -11,7 +11,13 @@ from highwater.checkers.model.schedules.schedule import OLD_FORMAT, Schedule, Sc
 from highwater.checkers.model.schedules.script import predict
 from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
 from highwater.checkers.model.search.paths import play
-from highwater.checkers.model.search.situations import LeaderState, Replica, name_of, situation
+from highwater.checkers.model.search.situations import (
+    LeaderState,
+    Replica,
+    name_of,
+    situation,
+    situation_of,
+)
 from highwater.harness.base.errors import UsageError
 from highwater.nemesis.model_replay.schedule_replay import plan
 from tests.browser.lineage import lost
@@ -152,15 +158,20 @@ def test_with_kraft_no_dead_broker_is_asked_for_the_decisions() -> None:
         compile_for(setting.counterexample(name, leaps), "4.4.0")
 
 
-def test_the_end_of_a_path_to_a_situation_is_observed() -> None:
+def test_each_new_situation_on_a_path_is_observed() -> None:
     """C did not run, and answers the observer with the LEO that it had."""
     behind = Replica(in_isr=True, answers=True, leo=-1, hw=0)
     equal = Replica(in_isr=True, answers=True, leo=0, hw=0)
     name = name_of(situation(LeaderState.UNCOMMITTED, [behind, equal]))
-    schedule = compile_for(found("send A, run AB", name, "4.4.0"), "4.4.0")
+    path = found("send A, run AB", name, "4.4.0")
+    schedule = compile_for(path, "4.4.0")
     actions = [step.action for step in schedule.steps]
-    assert actions[:3] == ["send", "run", "observe"]
-    assert "send" in actions[3:]
+    assert actions[:4] == ["send", "observe", "run", "observe"]
+    assert schedule.steps[1].expect.leo == {0: 1, 1: 0, 2: 0}
+    assert "send" in actions[4:]
+    first = situation(LeaderState.UNCOMMITTED, [behind, behind])
+    schedule = compile_for(path, "4.4.0", visited={first, situation_of(name) or 0})
+    assert [step.action for step in schedule.steps][:3] == ["send", "run", "observe"]
     expect = schedule.steps[2].expect
     assert (expect.leader, expect.isr) == (0, frozenset({0, 1, 2}))
     assert (expect.leo, expect.hw) == ({0: 1, 1: 1, 2: 0}, {0: 0, 1: 0, 2: 0})

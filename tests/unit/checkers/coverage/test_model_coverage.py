@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from highwater.campaigns import steering
 from highwater.checkers.coverage import reachable as follows
 from highwater.checkers.coverage.model_coverage import coverage, observed_in
 from highwater.checkers.coverage.reachable import ReachableSituations, reachable_situations
@@ -18,7 +19,13 @@ from highwater.checkers.model.search.breadth_first import Limits, SearchOutcome
 from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
 from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep
-from highwater.checkers.model.search.situations import LeaderState, Replica, name_of, situation
+from highwater.checkers.model.search.situations import (
+    LeaderState,
+    Replica,
+    name_of,
+    situation,
+    situation_of,
+)
 from highwater.cli.app import app
 from highwater.cli.options.model import show_coverage, show_paths, write_paths
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -185,3 +192,25 @@ def test_the_command_writes_the_nearest_paths(tmp_path: Path) -> None:
         content = Counterexample.load(path)
         assert content.invariant == path.stem
         assert content.replay() is not None
+
+
+def test_a_soak_aims_first_where_most_new_situations_are_on_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steering, "SCOPE", replace(TINY, by="round"))
+    found = reachable(ModelSettings(kafka=KAFKA, scope=steering.SCOPE))
+    aims = steering.Steering(paths=tmp_path / "paths")
+    runs = list(aims.runs(KAFKA, (), driver="local", seed=7))
+    names = [run.label.removeprefix(f"{KAFKA} ") for run in runs]
+    numbers = [situation_of(name) or 0 for name in names]
+    passed = [found.passed(number) for number in numbers]
+    assert len(passed[0]) == max(map(len, map(found.passed, found.depths)))
+    assert set().union(*passed) == {*found.depths}
+    assert all(number not in set().union(*passed[:at]) for at, number in enumerate(numbers))
+    assert [run.plan.seed for run in runs] == [*range(7, 7 + len(runs))]
+    assert {path.stem for path in (tmp_path / "paths").iterdir()} == {
+        f"{name}-{KAFKA}" for name in names
+    }
+    seen = [name_of(number) for number in passed[0]]
+    again = [run.label for run in aims.runs(KAFKA, seen, driver="local", seed=7)]
+    assert again == [run.label for run in runs[1:]]

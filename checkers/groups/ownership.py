@@ -6,13 +6,15 @@ members may believe that they own a partition. Kafka does not prevent this, but 
 things:
 
 - *In one epoch a partition is assigned to one member.* An epoch is a classic group's generation, or
-  a member's epoch (KIP-848). Up to 0.10.0, the epochs of an empty group may begin again. So two
-  owners in one epoch are reported only if they owned the partition at the same time.
+  a member's epoch (KIP-848). The epochs of a group begin again after its removal: an empty group
+  without offsets is removed at the next look for expired offsets. So two owners in one epoch are
+  reported only if they owned the partition at the same time.
 - *The coordinator refuses a member that was replaced.* When the next owner's callback begins, the
   coordinator has reassigned the partition. The anomaly is a commit that the old owner requests
   after this, and that the coordinator acknowledges. The response must come before the end of the
   old owner's revoke callback. Later the client may have rejoined, and sent the request again in the
-  new epoch.
+  new epoch. If the next owner had left before the old owner got the partition, the group's epochs
+  had begun again.
 
 The epoch of an owner is its epoch at the assignment. An owner without a known epoch is not judged.
 """
@@ -160,8 +162,10 @@ def conflict(old: Ownership, new: Ownership) -> str:
     """Return a sentence if Kafka forbids that both members owned the partition; else empty text."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
+    if old.begun_ns >= new.leaves_ns:
+        return ""
     if old.epoch == new.epoch:
-        if old.begun_ns >= new.leaves_ns or new.begun_ns >= old.leaves_ns:
+        if new.begun_ns >= old.leaves_ns:
             return ""
         return f"In epoch {old.epoch} both {old.process} and {new.process} were assigned {{place}}."
     if old.proven_ns > new.begun_ns:

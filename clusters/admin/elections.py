@@ -8,6 +8,7 @@ from kafka.protocol.admin import ElectLeadersRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import LeaderKeptError
 from highwater.harness.base.errors import HarnessError
 
 PREFERRED: Final = 0
@@ -47,6 +48,7 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
             the controller.
 
     Raises:
+        LeaderKeptError: the partition has a leader.
         UnreachableError: no broker responded.
         HarnessError: the controller refuses the election.
     """
@@ -56,6 +58,5 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
             {0, NOT_NEEDED} if client.repeated else {0}
         )  # an unresponsive broker may have elected
     if errors := [code for code in codes if code not in done]:
-        raise HarnessError(
-            f"the controller elects no leader for {topic}-{partition}: error {errors[0]}"
-        )
+        refused = LeaderKeptError if errors[0] == NOT_NEEDED else HarnessError
+        raise refused(f"the controller elects no leader for {topic}-{partition}: error {errors[0]}")

@@ -23,6 +23,10 @@ class UnreachableError(HarnessError):
     """A node did not respond in time, which is normal during faults."""
 
 
+class LeaderKeptError(HarnessError):
+    """The controller made no election, because the partition already has a leader."""
+
+
 class NotQueriedError(UnreachableError):
     """A node got no request, because it did not respond to another request shortly before."""
 
@@ -545,6 +549,7 @@ class Cluster(Protocol):
         """Elect a live replica, in the ISR or not, for a partition without a leader (since 2.4).
 
         Raises:
+            LeaderKeptError: the partition has a leader.
             UnreachableError: no node that can start the election responds.
             HarnessError: Kafka refuses.
         """

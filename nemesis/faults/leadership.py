@@ -5,7 +5,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    LeaderKeptError,
+    PartitionState,
+    Probe,
+    UnreachableError,
+)
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
@@ -148,6 +154,8 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     records alone. Then the leader is killed, and the administrator requests the election: with
     ElectLeaders since 2.4 (KIP-460), before with the topic's unclean.leader.election.enable.
     Healing starts the killed leader, which truncates its log to match the new leader's log.
+    With min.insync.replicas above 1 the controller may elect an eligible leader replica, which has
+    every record, without a request (KIP-966).
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
@@ -173,14 +181,17 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
                 lambda live: live == {*others},
                 f"brokers {others} to have sessions",
             )
+            how = "after an unclean election"
             if asks:
-                cluster.elect_unclean(aim.topic.name, aim.partition)
+                try:
+                    cluster.elect_unclean(aim.topic.name, aim.partition)
+                except LeaderKeptError:
+                    how = "as an eligible leader replica"
             look = partial(probe.partition, aim.topic.name, aim.partition)
             leads = f"one of brokers {others} to lead {name}"
             now = _await(look, lambda elected: elected.leader in others, leads)
             yield (
-                f"broker {now.leader} leads {name} after an unclean election: only broker "
-                f"{state.leader} was in the ISR"
+                f"broker {now.leader} leads {name} {how}: only broker {state.leader} was in the ISR"
             )
     finally:
         for other in (*others, state.leader):

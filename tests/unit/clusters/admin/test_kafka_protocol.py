@@ -20,7 +20,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from highwater.clusters.admin import elections, topics
 from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import PartitionState, UnreachableError
+from highwater.clusters.core.interfaces import LeaderKeptError, PartitionState, UnreachableError
 from highwater.harness.base.errors import HarnessError
 
 NOWHERE = Address(host="127.0.0.1", port=1)
@@ -177,5 +177,5 @@ def test_an_election_that_a_silent_broker_has_made_is_one(
     if silent:
         elections.elect_unclean(BROKERS, "events", 0)
     else:
-        with pytest.raises(HarnessError, match="error 84"):
+        with pytest.raises(LeaderKeptError, match="error 84"):
             elections.elect_unclean(BROKERS, "events", 0)

@@ -84,15 +84,17 @@ class Player:
         """Wait until the observer has queried every broker in the expected situation.
 
         Meanwhile all brokers that the schedule has not paused respond, but no byte passes between
-        brokers. If the situation is not observed, record a note, because the other steps are still
-        possible.
+        brokers. What they have sent meanwhile is lost, because their connections are reset. If the
+        situation is not observed, record a note, because the other steps are still possible.
         """
         context, network = self._context, self._network
         before_step = frozenset(self._frozen) - self._paused
-        rules = [RelayRule(kind="cut", links=between(network.brokers, network.brokers))]
+        links = between(network.brokers, network.brokers)
+        rules = [RelayRule(kind="cut", links=links)]
         if context.cluster.release.coordination == "kraft":
-            links = frozenset((COORDINATION, broker) for broker in network.brokers)
-            rules.append(RelayRule(kind="hold", what="leadership", links=links))
+            decisions = frozenset((COORDINATION, broker) for broker in network.brokers)
+            rules.append(RelayRule(kind="hold", what="leadership", links=decisions))
+            links |= decisions
         with network.under(*rules):
             self._hold(step.held)
             try:
@@ -108,6 +110,8 @@ class Player:
             else:
                 context.hold(QUIET_NS / 1e9)
             self._hold(before_step)
+            with network.under(RelayRule(kind="reset", links=links)):
+                pass
 
     @property
     def _network(self) -> Network:

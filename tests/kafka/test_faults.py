@@ -57,6 +57,8 @@ BEGUN: Final = re.compile(
     re.MULTILINE,
 )
 """What a process of 0.10 writes first, or one of KRaft: killed at once it writes no more."""
+EARLIER: Final = "Registered kafka:type=kafka.Log4jController MBean"
+"""What a process of 1.1 to 3.9 writes before that."""
 _Seen = TypeVar("_Seen")
 
 
@@ -292,7 +294,7 @@ def started(ring: Ring) -> None:
 def begun(ring: Ring) -> None:
     """The victim's log says three times that it begins."""
     ring.await_(
-        lambda: BEGUN.findall(ring.log_since()),
+        lambda: re.findall(EARLIER, ring.log_since()) or BEGUN.findall(ring.log_since()),
         lambda lines: len(lines) == 3,
         "the victim to have begun 3 times",
     )
@@ -301,8 +303,12 @@ def begun(ring: Ring) -> None:
 def registered_anew(ring: Ring) -> None:
     """The session that was ended is not the victim's last one."""
     ring.await_(
-        lambda: [line for line in ring.log_since().splitlines() if "register" in line],
-        lambda lines: any("re-registering broker info in ZK for broker 2" in one for one in lines),
+        lambda: [line for line in ring.log_since().splitlines() if "egister" in line],
+        lambda lines: any(
+            "re-registering broker info in ZK for broker 2" in line
+            or "Registered broker 2 at path" in line  # from 1.1 on
+            for line in lines
+        ),
         "the victim to register again",
     )
     ring.await_(ring.probe.live_brokers, lambda live: VICTIM in live, "the victim to be back")

@@ -146,6 +146,7 @@ def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:
     )
     assert [hazard["id"] for hazard in document["begins"]] == [
         "controller-unclean",
+        "inherited-settings",
         "unclean-election",
         "KAFKA-20732",
     ]

@@ -20,6 +20,7 @@ from highwater.campaigns.soak_results import SoakFolder, SoakRow
 from highwater.reports.drawings.svg import svg, tag, text
 
 _QUARTERS: Final = 4
+_XMLNS: Final = "http://www.w3.org/2000/svg"
 _HOUR_S: Final = 3600.0
 _WIDTH: Final = 640.0
 _PANEL: Final = 170.0
@@ -75,9 +76,13 @@ def drawing(pairs: dict[str, dict[str, Curve]]) -> str:
             parts.append(tag("polyline", points=line, fill="none", stroke=colour, stroke_width=2))
             end = top + _HEIGHT * (1 - points[-1][1] / most)
             x = min(_LEFT + points[-1][0] * across, _WIDTH - _RIGHT)
-            parts.append(text(x, end + 14, f"{mode} {points[-1][1]}", anchor="end"))
+            parts.append(text(x, end + 19, f"{mode} {points[-1][1]}", anchor="end"))
     height = len(pairs) * _PANEL + 10
-    return str(svg(_WIDTH, height, "Steered and blind soaks", "", *parts, uid="steering"))
+    words = "Situations of the model that soaks have observed, by hours of runs."
+    parts.insert(0, tag("rect", width=_WIDTH, height=height, fill="#ffffff"))
+    return str(
+        svg(_WIDTH, height, "Steered and blind soaks", words, *parts, uid="steering", xmlns=_XMLNS)
+    )
 
 
 def main(arguments: Iterable[str] = ()) -> None:

@@ -50,6 +50,7 @@ def long_safepoint(pid: int) -> Iterator[None]:
                 what=f"process {pid} to write the first bytes of a heap dump",
                 limit_s=_LIMIT_S,
             )
+            fifo.unlink()  # now, so that a harness that is killed leaves no file behind
             yield
     except OSError as error:
         raise HarnessError(
@@ -67,10 +68,9 @@ def _namespace(process: Path) -> tuple[Path, int]:
 
 @contextlib.contextmanager
 def _attached(pid: int, temporary: Path, inner: int) -> Iterator[socket.socket]:
-    """Connect to the JVM's socket for commands, and remove the socket's file afterwards."""
+    """Connect to the JVM's socket for commands, and remove its file; the JVM can open another."""
     address, trigger = temporary / f".java_pid{inner}", temporary / f".attach_pid{inner}"
     with contextlib.ExitStack() as stack:
-        stack.callback(address.unlink, missing_ok=True)
         if not address.exists():
             stack.callback(trigger.unlink, missing_ok=True)
             trigger.touch()
@@ -83,4 +83,5 @@ def _attached(pid: int, temporary: Path, inner: int) -> Iterator[socket.socket]:
             )
         connection = stack.enter_context(socket.socket(socket.AF_UNIX))
         connection.connect(str(address))
+        address.unlink()
         yield connection

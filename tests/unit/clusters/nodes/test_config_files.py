@@ -172,6 +172,19 @@ def test_each_controller_has_a_folder_which_can_be_formatted_anew(
     hosts.close()
 
 
+@pytest.mark.parametrize("inside", [HERE, THERE])
+def test_a_remote_tier_reads_its_topic_at_a_listener_of_the_broker(
+    inside: Address, tmp_path: Path
+) -> None:
+    tier = config_files.remote_tier(tmp_path, brokers=3, two_listeners=inside != HERE)
+    written = settings("3.9.2", inside) | tier
+    listeners = {place.partition(":")[0] for place in written["listeners"].split(",")}
+    assert len(listeners) == 1 + (inside != HERE)
+    name = written["remote.log.metadata.manager.listener.name"]
+    assert name in listeners
+    assert name == written.get("inter.broker.listener.name", name)
+
+
 def test_what_the_caller_sets_comes_last() -> None:
     found = settings("0.10.2.2", num_io_threads="9", replica_fetch_wait_max_ms="5000")
     assert (found["num.io.threads"], found["replica.fetch.wait.max.ms"]) == ("9", "5000")

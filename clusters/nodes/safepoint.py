@@ -34,29 +34,34 @@ def long_safepoint(pid: int) -> Iterator[None]:
     Raises:
         HarnessError: the JVM is not accessible, or has not begun the dump in time.
     """
-    try:
-        with contextlib.ExitStack() as stack:
-            temporary, inner = _namespace(Path("/proc") / str(pid))
-            fifo = temporary / f".highwater-{inner}.hprof"
-            os.mkfifo(fifo)
-            stack.callback(fifo.unlink, missing_ok=True)
-            reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-            stack.callback(os.close, reader)
-            connection = stack.enter_context(_attached(pid, temporary, inner))
-            command = f"GC.heap_dump -all -overwrite /tmp/{fifo.name}"
-            connection.sendall(f"1\0jcmd\0{command}\0\0\0".encode())
-            await_condition(
-                lambda: select.select([reader], [], [], 0)[0],
-                what=f"process {pid} to write the first bytes of a heap dump",
-                limit_s=_LIMIT_S,
-            )
-            fifo.unlink()  # now, so that a harness that is killed leaves no file behind
-            yield
-    except OSError as error:
-        raise HarnessError(
-            f"the JVM of process {pid} cannot be held: {error.strerror}",
-            hint="Run Highwater as the user of this process, or as root.",
-        ) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            _hold(pid, stack)
+        except OSError as error:
+            raise HarnessError(
+                f"the JVM of process {pid} cannot be held: {error.strerror}",
+                hint="Run Highwater as the user of this process, or as root.",
+            ) from error
+        yield
+
+
+def _hold(pid: int, stack: contextlib.ExitStack) -> None:
+    """Let the JVM begin a heap dump, until ``stack`` closes the FIFO."""
+    temporary, inner = _namespace(Path("/proc") / str(pid))
+    fifo = temporary / f".highwater-{inner}.hprof"
+    os.mkfifo(fifo)
+    stack.callback(fifo.unlink, missing_ok=True)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    stack.callback(os.close, reader)
+    connection = stack.enter_context(_attached(pid, temporary, inner))
+    command = f"GC.heap_dump -all -overwrite /tmp/{fifo.name}"
+    connection.sendall(f"1\0jcmd\0{command}\0\0\0".encode())
+    await_condition(
+        lambda: select.select([reader], [], [], 0)[0],
+        what=f"process {pid} to write the first bytes of a heap dump",
+        limit_s=_LIMIT_S,
+    )
+    fifo.unlink()  # now, so that a harness that is killed leaves no file behind
 
 
 def _namespace(process: Path) -> tuple[Path, int]:

@@ -267,7 +267,8 @@ def test_in_a_situation_all_respond_and_nothing_is_replicated(stage: Stage) -> N
     stage.release = release("4.4.0")
     steps = step("read", held={B}), step("observe", expect=Expect(leo={B: 7}, hw={B: 5}))
     assert played(stage, *steps) == [
-        *("pause 3", "cut 12 hold 4", "resume 3", "pause 3", "free after 4"),
+        *("pause 3", "cut 12 hold 4", "resume 3", "pause 3", "reset 16", "free after 4"),
+        "free after 4",
     ]
 
 
@@ -276,7 +277,7 @@ def test_a_situation_that_does_not_occur_is_noted(
 ) -> None:
     monkeypatch.setattr(player_module, "_SITUATION_LIMIT_S", 0.05)
     done = played(stage, step("observe", expect=Expect(leo={B: 8})), step("kill", B))
-    assert done == ["cut 12", "free after 0", "kill 3", "end 3"]
+    assert done == ["cut 12", "reset 12", "free after 0", "free after 0", "kill 3", "end 3"]
     assert any(says.startswith("not observed in the situation") for says in stage.noted.says)
 
 

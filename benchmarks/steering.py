@@ -94,8 +94,9 @@ def main(arguments: Iterable[str] = ()) -> None:
     for folder in folders:
         mode, _, kafka = folder.name.partition("-")
         soaks.setdefault(kafka, {})[mode] = SoakFolder(folder).rows()
+    pairs: dict[str, dict[str, Curve]] = {}
     for kafka, modes in soaks.items():
-        curves = {mode: curve(rows) for mode, rows in modes.items()}
+        curves = pairs[kafka] = {mode: curve(rows) for mode, rows in modes.items()}
         hours = min(points[-1][0] for points in curves.values())
         for mode, points in curves.items():
             counts = [at(points, hours * part / _QUARTERS) for part in range(1, _QUARTERS + 1)]
@@ -110,10 +111,6 @@ def main(arguments: Iterable[str] = ()) -> None:
                 f" aims {len(aims)}, reached {reached}; anomalies at hour: {anomalies or 'none'}"
             )
     if target:
-        pairs = {
-            kafka: {mode: curve(rows) for mode, rows in modes.items()}
-            for kafka, modes in soaks.items()
-        }
         target.write_text(drawing(pairs), "utf-8")
 
 

@@ -108,13 +108,18 @@ def old_timestamp(context: ScheduleContext) -> None:
 def clock_ahead(context: ScheduleContext) -> None:
     """Repeat append-time with timestamps of today; the leader's clock jumps a day ahead."""
     leader = context.replicas[0]
-    for value in OLD:
-        context.send(value, leader=leader)
-    _await_copies(context)
+    _send_today(context)
     context.nemesis.inject("clock-bump", leader, choice=DAY_AHEAD)
     _await_deletion(context)
     context.nemesis.heal(leader)
     context.send(RECENT, leader=leader)
+
+
+def _send_today(context: ScheduleContext) -> None:
+    """Send records with timestamps of today; wait until every replica has appended them."""
+    for value in OLD:
+        context.send(value, leader=context.replicas[0])
+    _await_copies(context)
 
 
 def _await_deletion(context: ScheduleContext) -> None:
@@ -261,10 +266,8 @@ def stated_settings(context: ScheduleContext) -> None:
 
 def _restart_and_lead(context: ScheduleContext) -> int:
     """Send records, kill and start broker B, let it lead, and return its id."""
-    a, b, _ = context.replicas
-    for value in OLD:
-        context.send(value, leader=a)
-    _await_copies(context)
+    _, b, _ = context.replicas
+    _send_today(context)
     context.nemesis.inject("kill", b)
     context.nemesis.heal_all((b,))
     await_isr(context, *context.replicas)

@@ -20,6 +20,7 @@ from highwater.checkers.disks.coordinator_topics import coordinator_divergence
 from highwater.checkers.disks.corrupt import corrupt
 from highwater.checkers.disks.divergence import divergence
 from highwater.checkers.disks.replica_logs import missing, repeated_sequence
+from highwater.checkers.disks.time_lookups import wrong_lookup
 from highwater.checkers.groups.commits import commits
 from highwater.checkers.groups.ownership import two_owners
 from highwater.checkers.groups.share_groups import share_groups
@@ -49,6 +50,7 @@ CHECKERS: Final = (
     corrupt,
     missing,
     repeated_sequence,
+    wrong_lookup,
     hanging_transaction,
     torn_transactions,
     shared_epoch,

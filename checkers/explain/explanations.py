@@ -29,6 +29,7 @@ from highwater.checkers.explain.other_anomalies import (
     corrupt,
     decided,
     duplicate,
+    lookup,
     phantom,
     reordered,
     seen,
@@ -67,6 +68,7 @@ _EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "unseen": unseen,
     "corrupt": corrupt,
     "lost-decision": decided,
+    "wrong-lookup": lookup,
     "lost-commit": forgotten,
     "coordinator-contradiction": contradiction,
 }

@@ -6,6 +6,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.core.anomaly_kinds import TORN
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
+from highwater.checkers.disks.time_lookups import LAST_OF_BATCH
 from highwater.checkers.explain.evidence.client_numbers import (
     answered_as_another,
     numbered_anew,
@@ -40,6 +41,7 @@ from highwater.checkers.explain.evidence.licences import (
     UNKNOWN_CLIENT,
     Explainer,
     explains,
+    hazard_of_release,
     of_releases,
 )
 from highwater.checkers.explain.evidence.markers import written_later
@@ -52,6 +54,8 @@ from highwater.checkers.model.report_types import ExplanationLink
 _FIRST, _FIXED = (0, 10, 2), (0, 11, 0, 1)
 """The first release whose broker handles two requests of a closed connection at once (KAFKA-3703),
 and the first release that no longer does so (KAFKA-5587)."""
+
+_LARGEST: Final = "KAFKA-16310"
 
 _NO_ANSWER: Final = "because no answer to the first attempt came"
 _REFUSAL: Final = "because the first attempt was answered with an error"
@@ -355,6 +359,26 @@ unseen: Final = Explainer(
     "The final read reported no problem, but it did not reach the fence (the run's last record).",
 )
 corrupt: Final = Explainer((_whole_set, _bit_flip), "No rule of replication damages a disk.")
+
+
+@explains(
+    "batch-offset",
+    hazard_of_release(_LARGEST),
+    "A leader that got the batch as a follower returned the offset of its last record.",
+)
+def _batch_offset(case: AnomalyCase) -> Links:
+    """Return a link for a response that is the last record of the right record's batch."""
+    [copy] = case.anomaly["copies"]
+    if LAST_OF_BATCH not in copy["note"]:
+        return ()
+    says = f"Broker {copy['broker']}: {copy['note']}"
+    event = f"the leader returns offset {copy['offset']}"
+    return (ExplanationLink(rule=_LARGEST, says=says, event=event, broker=copy["broker"]),)
+
+
+lookup: Final = Explainer(
+    (_batch_offset,), "The response is not the last record of the right record's batch."
+)
 decided: Final = Explainer((_controller_disks,), "Every controller kept its disk.")
 
 

@@ -74,7 +74,8 @@ class DirectSender:
             address: ``host:port`` of the broker.
             timestamp_ms: the record's timestamp; by default the current time.
         """
-        self.send_batch((identity,), partition, address=address, timestamp_ms=timestamp_ms)
+        times = () if timestamp_ms is None else (timestamp_ms,)
+        self.send_batch((identity,), partition, address=address, times_ms=times)
 
     def send_batch(
         self,
@@ -82,18 +83,19 @@ class DirectSender:
         partition: int,
         *,
         address: str,
-        timestamp_ms: int | None = None,
+        times_ms: Sequence[int] = (),
     ) -> None:
         """Send several records in one batch, like ``send``.
 
         The broker sends one response for the batch.
+
+        Args:
+            times_ms: the records' timestamps; if empty, the current time.
         """
         invoke_ns = self._recorder.clock()
         self._answers.update(dict.fromkeys(identities))
         now_ms = time.time_ns() // 1_000_000
-        request = self._request(
-            identities, partition, now_ms if timestamp_ms is None else timestamp_ms
-        )
+        request = self._request(identities, partition, times_ms or [now_ms] * len(identities))
         note = partial(self._note, identities, partition, invoke_ns)
         try:
             connection = BrokerConnection(Address.parse(address), timeout_s=_CONNECT_S)
@@ -171,11 +173,13 @@ class DirectSender:
             )
             self._answers[identity] = replace(answer, offset=offset)
 
-    def _request(self, identities: Sequence[str], partition: int, timestamp_ms: int) -> Request:
+    def _request(
+        self, identities: Sequence[str], partition: int, times_ms: Sequence[int]
+    ) -> Request:
         builder = MemoryRecordsBuilder(self._magic, 0, _BATCH_BYTES_MAX)
-        for identity in identities:
+        for identity, time_ms in zip(identities, times_ms, strict=True):
             value = record_value(identity, self._plan.workload.record_bytes)
-            builder.append(timestamp_ms, None, value)
+            builder.append(time_ms, None, value)
         builder.close()
         topic = ProduceRequest.TopicProduceData
         data = topic.PartitionProduceData(index=partition, records=bytes(builder.buffer()))

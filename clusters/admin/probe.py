@@ -21,7 +21,8 @@ from highwater.harness.releases.release import RequestVersions as Versions
 
 _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
-_LATEST, _EARLIEST = -1, -2
+_LATEST, _EARLIEST, _LARGEST = -1, -2, -3
+_LARGEST_SINCE = 7
 _OFFSET_OUT_OF_RANGE = 1
 _LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader's HW is still before its epoch (KIP-207)
 _UNKNOWN_LEADER_EPOCH = 75
@@ -101,6 +102,23 @@ class ClusterProbe:
         request = self._list_offsets(broker, topic, partition, timestamp=_EARLIEST)
         [listed] = self._client.ask(broker, request)
         return _offset(listed)
+
+    def offset_of(
+        self, broker: int, topic: str, partition: int, timestamp_ms: int | None
+    ) -> int | None:
+        """Return the offset of a leader's first record with this timestamp or a later one.
+
+        None asks for a record with the largest timestamp (KIP-734). The response does not depend on
+        open transactions, because the request's isolation level is read_uncommitted.
+        """
+        request = self._list_offsets(
+            *(broker, topic, partition),
+            replica_id=_CONSUMER,
+            timestamp=_LARGEST if timestamp_ms is None else timestamp_ms,
+        )
+        [listed] = self._client.ask(broker, request)
+        offset = _offset(listed)
+        return None if offset < 0 else offset
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
         """Return whether a broker acts as leader: it responds to a consumer without an error."""
@@ -191,11 +209,17 @@ class ClusterProbe:
         timestamp: int = _LATEST,
     ) -> Request:
         listed_partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-            partition_index=partition, timestamp=timestamp, max_num_offsets=1
+            partition_index=partition,
+            current_leader_epoch=-1,
+            timestamp=timestamp,
+            max_num_offsets=1,
         )
         return ListOffsetsRequest(
-            version=self._versions(broker).list_offsets,
+            version=_LARGEST_SINCE
+            if timestamp == _LARGEST
+            else self._versions(broker).list_offsets,
             replica_id=replica_id,
+            isolation_level=0,
             topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[listed_partition])],
         )
 

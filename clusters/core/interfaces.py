@@ -192,6 +192,21 @@ class Probe(ClusterView, Protocol):
             UnreachableError: the broker is down or paused, or does not have that replica (yet).
         """
 
+    def offset_of(
+        self, broker: int, topic: str, partition: int, timestamp_ms: int | None
+    ) -> int | None:
+        """Return the offset of a leader's first record with this timestamp or a later one.
+
+        Args:
+            timestamp_ms: None asks for a record with the largest timestamp (3.0 and later).
+
+        Returns:
+            None if the leader finds no such record below its HW.
+
+        Raises:
+            UnreachableError: the broker is down or paused, or does not lead the partition.
+        """
+
     def leads(self, broker: int, topic: str, partition: int) -> bool:
         """Return whether a broker acts as the leader of the partition.
 

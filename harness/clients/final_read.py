@@ -12,6 +12,7 @@ offset that is still in the log to the last stable offset after the healing (``r
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,6 +47,8 @@ _RETRY_S: Final = 0.2
 _POLL_S: Final = 0.1
 _READ_AT_ONCE: Final = 5_000
 _ENDS_S: Final = 30.0
+_TIMES: Final = 16
+_EVERY: Final = 32
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 _OUT: Final = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - as well
 
@@ -59,12 +62,14 @@ class PartitionRead:
         problem: reason why the read is not complete, as a sentence. None if it is complete, or if
             an open transaction ended it.
         standing: set if an open transaction ended the read before the fence.
+        times: timestamps of some records, in ms since the epoch, in increasing order.
     """
 
     partition: int
     complete: bool
     problem: str | None = None
     standing: StandingEnd | None = None
+    times: tuple[int, ...] = ()
 
 
 class LastStableOffsets:
@@ -144,6 +149,23 @@ class LastStableOffsets:
         return self._ends.get(partition, (-1, 0.0))[0]
 
 
+class ReadTimes:
+    """Timestamps of some of the records that the final read returned."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, set[int]] = defaultdict(set)
+
+    def add(self, messages: Sequence[ReadRecord]) -> None:
+        """Add the timestamps of every ``_EVERY``-th record of a poll, and of its last record."""
+        for message in (*messages[::_EVERY], *messages[-1:]):
+            self._times[message.partition() or 0].add(message.timestamp()[1])
+
+    def some(self, partition: int) -> tuple[int, ...]:
+        """Return about ``_TIMES`` timestamps of a partition, in increasing order."""
+        times = sorted(time for time in self._times[partition] if time > 0)
+        return tuple(dict.fromkeys((*times[:: len(times) // _TIMES + 1], *times[-1:])))
+
+
 def final_read(
     plan: Plan,
     recorder: Recorder,
@@ -177,13 +199,14 @@ def final_read(
             open_s,
             lambda partition: readable_end(client, plan.topic.name, partition),
         )
-        reached = _read(plan, recorder, client, fences, ends, started + limit_s)
+        times = ReadTimes()
+        reached = _read(plan, recorder, client, fences, ends, times, started + limit_s)
     finally:
         client.close()
     return tuple(
         PartitionRead(partition=partition, complete=False, standing=ends.standing[partition])
         if partition in ends.standing
-        else _judge(plan, partition, fences[partition], reached[partition], limit_s)
+        else _judge(plan, partition, fences[partition], reached[partition], times, limit_s)
         for partition in range(plan.topic.partitions)
     )
 
@@ -362,6 +385,7 @@ def _read(
     client: RecordConsumer,
     fences: dict[int, int | None],
     stable: LastStableOffsets,
+    times: ReadTimes,
     deadline: float,
 ) -> dict[int, int]:
     """Read every partition to its fence or its end; return partition -> last offset read, or -1.
@@ -404,6 +428,7 @@ def _read(
         if not answers and plan.workload.keys:
             stable.silent(p for p, end in ends.items() if reached[p] < end)
         tape.read(messages, invoke_ns)
+        times.add(messages)
         stable.look()
         recorder.check()
     return reached
@@ -462,7 +487,12 @@ def readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
 
 
 def _judge(
-    plan: Plan, partition: int, fence: int | None, reached: int, limit_s: float
+    plan: Plan,
+    partition: int,
+    fence: int | None,
+    reached: int,
+    times: ReadTimes,
+    limit_s: float,
 ) -> PartitionRead:
     where = f"{plan.topic.name}-{partition}"
     if fence is None:
@@ -472,5 +502,5 @@ def _judge(
         if plan.workload.transactions:
             problem += "; an open transaction may prevent it from reading further"
     else:
-        return PartitionRead(partition=partition, complete=True)
+        return PartitionRead(partition=partition, complete=True, times=times.some(partition))
     return PartitionRead(partition=partition, complete=False, problem=problem)

@@ -334,6 +334,22 @@ ANSWERS: Final = pa.schema(
 they had loaded their logs again. The table has a row for each transactional id, and for each
 partition of a share group. Only random runs on our own clusters have this table."""
 
+LOOKUPS: Final = pa.schema(
+    [
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64(), nullable=False),
+        pa.field("broker", pa.int32(), nullable=False),  # the leader, which responded
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),  # the leader's log start, asked before
+        pa.field("hw", pa.int64(), nullable=False),  # the leader's HW, asked before
+        # null: the request was for the largest timestamp (KIP-734)
+        pa.field("timestamp_ms", pa.int64()),
+        pa.field("offset", pa.int64()),  # null: the leader found no such record
+    ]
+)
+"""The leaders' responses to ListOffsets with a time (KIP-79), after the final read: the offset of
+the first record with this timestamp or a later one."""
+
 OUTPUTS: Final = pa.schema(
     [
         # output: an output; end: the partition was read up to here; exempt: the input needs no
@@ -413,6 +429,7 @@ MESSAGES_TABLE: Final = "events/messages"
 FETCHES_TABLE: Final = "events/fetches"
 GROUPS_TABLE: Final = "history/groups"
 ANSWERS_TABLE: Final = "history/answers"
+LOOKUPS_TABLE: Final = "history/lookups"
 STEPS_TABLE: Final = "events/steps"
 DECISIONS_TABLE: Final = "events/decisions"
 QUORUM_TABLE: Final = "events/quorum"
@@ -425,7 +442,13 @@ OF_PROGRAM: Final = {
     INSTANCES_TABLE: INSTANCES,
     REQUESTS_TABLE: REQUESTS,
 }
-WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS, ANSWERS_TABLE: ANSWERS, **OF_PROGRAM}
+WHERE_RECORDED: Final = {
+    **DECIDED,
+    GROUPS_TABLE: GROUPS,
+    ANSWERS_TABLE: ANSWERS,
+    LOOKUPS_TABLE: LOOKUPS,
+    **OF_PROGRAM,
+}
 """Tables that checkers read if a run has them; older runs do not have them."""
 
 OPTIONAL: Final = {

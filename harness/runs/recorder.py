@@ -25,6 +25,7 @@ from highwater.harness.runs.history import (
     FETCHES_TABLE,
     GROUPS_TABLE,
     INSTANCES_TABLE,
+    LOOKUPS_TABLE,
     MESSAGES_TABLE,
     OPERATIONS,
     OPERATIONS_TABLE,
@@ -77,6 +78,7 @@ class Recorder:
         racked: whether readers are in racks, and report the brokers from which they fetch.
         grouped: whether group members report their records.
         answers: whether the run records the coordinators' states at its end.
+        lookups: whether the run records offsets of times at its end.
         program: whether there is a program under test.
 
     Attributes:
@@ -92,6 +94,7 @@ class Recorder:
         racked: bool = False,
         grouped: bool = False,
         answers: bool = False,
+        lookups: bool = False,
         program: bool = False,
     ) -> None:
         self.clock = clock
@@ -104,6 +107,7 @@ class Recorder:
         tables |= {FETCHES_TABLE: history.FETCHES} if racked else {}
         tables |= {GROUPS_TABLE: history.GROUPS} if grouped or program else {}
         tables |= {ANSWERS_TABLE: history.ANSWERS} if answers else {}
+        tables |= {LOOKUPS_TABLE: history.LOOKUPS} if lookups else {}
         tables |= history.OF_PROGRAM if program else {}
         # The queues have no lock: after a fatal error, a client's callback would never release it.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
@@ -173,6 +177,10 @@ class Recorder:
     def answer(self, row: dict[str, object]) -> None:
         """Record a row of ``ANSWERS``; the row contains its times."""
         self._add(ANSWERS_TABLE, row)
+
+    def lookup(self, row: dict[str, object]) -> None:
+        """Record a row of ``LOOKUPS``; the row contains its times."""
+        self._add(LOOKUPS_TABLE, row)
 
     def output(self, row: dict[str, object]) -> None:
         """Record a row of ``OUTPUTS``."""

@@ -54,6 +54,7 @@ from highwater.runtime.programs.instances import RunningProgram
 from highwater.runtime.reloaded_coordinators import ask_coordinators, asks_coordinators
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
+from highwater.runtime.time_lookups import look_up_times, looks_up_times
 from highwater.runtime.workload import RunningWorkload
 
 QUIESCE_LIMIT_S: Final = 120.0
@@ -237,6 +238,7 @@ def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
         racked=plan.racks > 0,
         grouped=plan.workload.members > 0 or _commits_for_group(plan),
         answers=asks_coordinators(plan),
+        lookups=looks_up_times(plan),
         program=plan.program is not None,
     )
 
@@ -341,7 +343,7 @@ def _read(
     recorder: Recorder,
     keeper: StatusKeeper,
 ) -> None:
-    """Stop the program under test, perform the final read, and request the coordinators' state."""
+    """Stop the program, perform the final read, and request offsets of times and states."""
     if program is not None:
         keeper.add(finish(context.plan, program, workload, recorder))
     keeper.phase("reading")
@@ -350,6 +352,11 @@ def _read(
     reads = workload.final_read(limit_s=limit_s)
     keeper.add([read.problem for read in reads if read.problem is not None])
     keeper.standing([read.standing for read in reads if read.standing is not None])
+    if looks_up_times(context.plan):
+        try:
+            look_up_times(context.plan, context.probe, recorder, reads)
+        except UnreachableError as error:
+            context.note(f"a leader did not return the offsets of times: {error.message}")
     _ask_coordinators(context, recorder, workload)
 
 

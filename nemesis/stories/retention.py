@@ -18,6 +18,10 @@ broker that starts reads the metadata log as a single change. ``ConfigurationsDe
 deletion of a topic whose settings are only in this change (KAFKA-16206). So on this broker the new
 topic has all settings of the deleted topic that it does not state itself, as it does in
 ``stated-settings``.
+
+In ``largest-timestamp`` the second record of a batch has the largest timestamp. A broker from 3.0
+to 3.7 stores the offset of the batch's last record, if it appends the batch as a follower
+(KAFKA-16310). It returns this offset after it has become leader.
 """
 
 import time
@@ -48,6 +52,7 @@ from highwater.nemesis.stories.story import (
 
 OLD_TIMESTAMP: Final = "old-timestamp"
 INHERITED_SETTINGS: Final = "inherited-settings"
+LARGEST_TIMESTAMP: Final = "KAFKA-16310"
 """The ids of the problems that these stories show, in the catalogue of hazards."""
 
 OLD: Final = ("m1", "m2", "m3")
@@ -56,6 +61,7 @@ RECENT: Final = "m4"
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _SECOND_MS: Final = 1000
+_AHEAD_MS: Final = 600_000
 _CHECKS: Final = 6
 _LIMIT_S: Final = 45.0
 """The longest wait for retention. Up to 3.5 a broker looks for expired segments only 30 s after its
@@ -63,6 +69,7 @@ start."""
 
 _BY_TIMESTAMP: Final = (0, 10, 1)
 _BOUNDED: Final = (3, 6)
+_LARGEST: Final = (3, 0)
 _CHECKS_EARLY: Final = (3, 6)
 
 _RETENTION: Final[Mapping[str, str]] = {"retention.ms": str(_HOUR_MS)}
@@ -274,3 +281,33 @@ def _restart_and_lead(context: ScheduleContext) -> int:
     epoch = move_leader(context, b)
     context.note(f"broker {b}, which has restarted, leads in epoch {epoch}", b, step=1)
     return b
+
+
+def _no_largest(release: Release) -> str:
+    if release.number >= _LARGEST:
+        return ""
+    return "its brokers do not search for the largest timestamp (KIP-734)"
+
+
+@story(
+    "largest-timestamp",
+    HazardEnding(
+        hazard=LARGEST_TIMESTAMP, ending=Prediction(others=frozenset({("wrong-lookup", "")}))
+    ),
+    outcome="Up to 3.7 the new leader returns another record's offset.",
+    min_isr_most=3,
+    why_not=_no_largest,
+)
+def largest_timestamp(context: ScheduleContext) -> None:
+    """Send a batch whose second record has the largest timestamp, and move the leader."""
+    leader, b, _ = context.replicas
+    now_ms = time.time_ns() // 1_000_000
+    context.direct.send_batch(
+        *(OLD, 0),
+        address=context.cluster.brokers[leader].address,
+        times_ms=(now_ms, now_ms + _AHEAD_MS, now_ms + 1),
+    )
+    await_answer(context, OLD[-1], limit_s=_LIMIT_S)
+    _await_copies(context)
+    epoch = move_leader(context, b)
+    context.note(f"broker {b}, which copied {OLD[1]} from {leader}, leads in epoch {epoch}", b)

@@ -299,7 +299,7 @@ def _no_largest(release: Release) -> str:
     why_not=_no_largest,
 )
 def largest_timestamp(context: ScheduleContext) -> None:
-    """Send a batch whose second record has the largest timestamp, and move the leader."""
+    """Send a batch whose second record has the largest timestamp, and kill the leader."""
     leader, b, _ = context.replicas
     now_ms = time.time_ns() // 1_000_000
     context.direct.send_batch(
@@ -309,5 +309,8 @@ def largest_timestamp(context: ScheduleContext) -> None:
     )
     await_answer(context, OLD[-1], limit_s=_LIMIT_S)
     _await_copies(context)
+    context.nemesis.inject("kill", leader)
+    context.nemesis.heal_all((leader,))
+    await_isr(context, *context.replicas)
     epoch = move_leader(context, b)
     context.note(f"broker {b}, which copied {OLD[1]} from {leader}, leads in epoch {epoch}", b)

@@ -19,6 +19,7 @@ from tests.histories import (
     groups,
     hanging,
     journals,
+    lookups,
     loops,
     others_topic,
     remote_tier,
@@ -454,6 +455,7 @@ GOLDEN: Final = (
             *remote_tier.CASES,
             *compaction.CASES,
             *journals.CASES,
+            *lookups.CASES,
         )
     ),
     *(

@@ -25,19 +25,22 @@ def batch(  # noqa: PLR0913 - the fields of a batch
     control: bool = False,
     time_ms: int = 1000,
     deltas: Sequence[int] | None = None,
+    times_ms: Sequence[int] = (),
 ) -> bytes:
     """One batch from offset ``base`` on.
 
     Args:
         producer: id, epoch and first sequence number.
         deltas: offsets of the records, counted from ``base``; without them there are no gaps.
+        times_ms: timestamps of the records, instead of ``time_ms`` and so on.
     """
     deltas = deltas or range(len(records))
     if magic < 2:
         return _legacy(base, records, codec=codec, magic=magic, time_ms=time_ms)
     builder = DefaultRecordBatchBuilder(2, codec, int(transactional), *producer, 1 << 24)
-    for delta, (key, value) in zip(deltas, records, strict=True):
-        assert builder.append(delta, time_ms + delta, key, value, []) is not None
+    times_ms = times_ms or [time_ms + delta for delta in deltas]
+    for delta, stamp, (key, value) in zip(deltas, times_ms, records, strict=True):
+        assert builder.append(delta, stamp, key, value, []) is not None
     data = bytearray(builder.build())
     data[0:8] = base.to_bytes(8)
     data[12:16] = epoch.to_bytes(4)

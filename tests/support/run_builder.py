@@ -14,6 +14,7 @@ from highwater.harness.runs import manifest
 from highwater.harness.runs.history import (
     DECISIONS_TABLE,
     GROUPS_TABLE,
+    LOOKUPS_TABLE,
     MESSAGES_TABLE,
     OPTIONAL,
     QUORUM_TABLE,
@@ -198,6 +199,15 @@ class RunBuilder:
     def rebalance(self, partition: int, process: str = "member-0") -> None:
         """A member's partitions were changed."""
         self._moved("rebalance", process, partition)
+
+    def lookup(
+        self, broker: int, time_ms: int | None, offset: int | None, *, hw: int, start: int = 0
+    ) -> None:
+        """A leader was asked for the first record from a time on, or for the largest timestamp."""
+        row = {"broker": broker, "partition": 0, "start": start, "hw": hw}
+        row |= {"invoke_ns": self.tick(1), "complete_ns": self.tick(1)}
+        row |= {"timestamp_ms": time_ms, "offset": offset}
+        self.rows.setdefault(LOOKUPS_TABLE, []).append(row)
 
     def journal(
         self,

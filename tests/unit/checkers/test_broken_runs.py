@@ -279,7 +279,7 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     others |= {"resurrected-value", "stale-replica"}
     others |= {"lost-input", "half-input", "doubled-input", "unreached-input", "strange-output"}
     others |= {"repeated-input", "overtaken-input", "lost-output", "doubled-output"}
-    others |= {"aborted-input", "unfinished-transaction", "vanished"}
+    others |= {"aborted-input", "unfinished-transaction", "vanished", "wrong-lookup"}
     assert unread == disks | others | {"repeated-sequence"}
     assert {"lost-write", "unseen", "shared-epoch"} <= held
     assert verdict.checkers["corrupt"] == "not judged: no disk was copied"

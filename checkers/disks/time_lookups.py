@@ -61,10 +61,10 @@ def _says(row: Row) -> str:
 )
 def wrong_lookup(tables: Tables) -> pa.Table:
     """Return the responses to requests with a time that do not agree with the leader's disk."""
-    asked = list(_asked(tables))
-    if not asked:
+    responses = list(_responses(tables))
+    if not responses:
         return SCHEMA.empty_table()
-    leaders = {tuple(row[name] for name in _REPLICA) for row in asked}
+    leaders = {tuple(row[name] for name in _REPLICA) for row in responses}
     segments = [
         segment
         for case in tables.cases
@@ -72,10 +72,12 @@ def wrong_lookup(tables: Tables) -> pa.Table:
         if (segment.run, segment.broker, segment.partition) in leaders
     ]
     log = kafka_log.read_segments(tables.spark, segments, _COLUMNS)
-    requests = pa.Table.from_pylist([{**row, "number": n} for n, row in enumerate(asked)], _ASKED)
+    numbered = pa.Table.from_pylist(
+        [{**row, "number": n} for n, row in enumerate(responses)], _RESPONSES
+    )
     time = F.col("timestamp_ms")
-    found = (
-        log.join(F.broadcast(tables.local(requests)), [*_REPLICA])
+    on_disk = (
+        log.join(F.broadcast(tables.local(numbered)), [*_REPLICA])
         .where((F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("hw")))
         .groupBy("number")
         .agg(
@@ -89,13 +91,13 @@ def wrong_lookup(tables: Tables) -> pa.Table:
     )
     rows = [
         _anomaly(row, says)
-        for seen in sorted(found.toArrow().to_pylist(), key=lambda row: row["number"])
-        if (says := _wrong(row := asked[seen["number"]], seen))
+        for seen in sorted(on_disk.toArrow().to_pylist(), key=lambda row: row["number"])
+        if (says := _wrong(row := responses[seen["number"]], seen))
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_ASKED: Final = pa.schema(
+_RESPONSES: Final = pa.schema(
     [
         ("number", pa.int64()),
         ("run", pa.string()),
@@ -109,7 +111,7 @@ _ASKED: Final = pa.schema(
 )
 
 
-def _asked(tables: Tables) -> Iterator[Row]:
+def _responses(tables: Tables) -> Iterator[Row]:
     """Yield the responses whose leader's disk has every record that the leader could return."""
     ends = {(end.run, end.broker, end.partition): end for end in log_ends(tables)}
     for case in tables.cases:
@@ -123,14 +125,14 @@ def _asked(tables: Tables) -> Iterator[Row]:
                 continue
             if row["timestamp_ms"] is None and end.first < row["start"]:
                 continue  # the index of a segment also has timestamps before the log start
-            asked = {name: row[name] for name in ("broker", "partition", "start", "hw")}
+            place = {name: row[name] for name in ("broker", "partition", "start", "hw")}
             times = {"time": row["timestamp_ms"], "answer": row["offset"]}
-            yield {"run": case.key, "topic": case.plan.topic.name, **asked, **times}
+            yield {"run": case.key, "topic": case.plan.topic.name, **place, **times}
 
 
-def _wrong(asked: Row, seen: Row) -> str:
+def _wrong(response: Row, seen: Row) -> str:
     """Return how a response differs from the disk, as a sentence; empty if it does not."""
-    answer, hw, time, first = asked["answer"], asked["hw"], asked["time"], seen["first"]
+    answer, hw, time, first = response["answer"], response["hw"], response["time"], seen["first"]
     returned = "no offset" if answer is None else f"offset {answer}"
     younger = answer is not None and answer >= hw
     if time is None:
@@ -146,8 +148,8 @@ def _wrong(asked: Row, seen: Row) -> str:
     return f"it returned {returned} for records from time {time} on, but {right}."
 
 
-def _anomaly(asked: Row, says: str) -> Row:
-    place = {"partition": asked["partition"], "offset": asked["answer"]}
-    copy = {**place, "broker": asked["broker"], "note": says}
-    head = {"run": asked["run"], "kind": WRONG_LOOKUP, "topic": asked["topic"]}
+def _anomaly(response: Row, says: str) -> Row:
+    place = {"partition": response["partition"], "offset": response["answer"]}
+    copy = {**place, "broker": response["broker"], "note": says}
+    head = {"run": response["run"], "kind": WRONG_LOOKUP, "topic": response["topic"]}
     return {**head, **place, "copies": [copy]}

@@ -160,7 +160,7 @@ class ReadTimes:
         for message in (*messages[::_EVERY], *messages[-1:]):
             self._times[message.partition() or 0].add(message.timestamp()[1])
 
-    def some(self, partition: int) -> tuple[int, ...]:
+    def sample(self, partition: int) -> tuple[int, ...]:
         """Return about ``_TIMES`` timestamps of a partition, in increasing order."""
         times = sorted(time for time in self._times[partition] if time > 0)
         return tuple(dict.fromkeys((*times[:: len(times) // _TIMES + 1], *times[-1:])))
@@ -502,5 +502,5 @@ def _judge(
         if plan.workload.transactions:
             problem += "; an open transaction may prevent it from reading further"
     else:
-        return PartitionRead(partition=partition, complete=True, times=times.some(partition))
+        return PartitionRead(partition=partition, complete=True, times=times.sample(partition))
     return PartitionRead(partition=partition, complete=False, problem=problem)

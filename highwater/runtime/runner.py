@@ -47,14 +47,18 @@ from highwater.runtime.broker_log_parser import endings, log_lines
 from highwater.runtime.client_libraries import CLIENTS_LOG, download_libraries
 from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
+from highwater.runtime.final_requests import (
+    ask_coordinators,
+    asks_coordinators,
+    look_up_times,
+    looks_up_times,
+)
 from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.programs.ending import APPEND_TIMES, finish, work_done
 from highwater.runtime.programs.instances import RunningProgram
-from highwater.runtime.reloaded_coordinators import ask_coordinators, asks_coordinators
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
-from highwater.runtime.time_lookups import look_up_times, looks_up_times
 from highwater.runtime.workload import RunningWorkload
 
 QUIESCE_LIMIT_S: Final = 120.0

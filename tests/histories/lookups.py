@@ -24,12 +24,12 @@ def looked_up(path: Path, *answers: tuple[int | None, int | None]) -> Run:
         run.send(name, offset)
         run.read(name, offset)
     run.fence(3)
-    places = (slice(0, 2), slice(2, 3), slice(3, 4))
-    log = [batch(part.start, records[part], times_ms=TIMES[part]) for part in places]
+    ends = ((0, 2), (2, 3), (3, 4))
+    log = [batch(base, records[base:end], times_ms=TIMES[base:end]) for base, end in ends]
     for broker in (1, 2, 3):
         run.disks[broker, 0] = log
-    for time_ms, offset in answers:
-        run.lookup(1, time_ms, offset, hw=4)
+    for time_ms, answer in answers:
+        run.lookup(1, time_ms, answer, hw=4)
     return run.write()
 
 

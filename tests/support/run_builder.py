@@ -204,7 +204,7 @@ class RunBuilder:
         self, broker: int, time_ms: int | None, offset: int | None, *, hw: int, start: int = 0
     ) -> None:
         """A leader was asked for the first record from a time on, or for the largest timestamp."""
-        row = {"broker": broker, "partition": 0, "start": start, "hw": hw}
+        row: dict[str, Any] = {"broker": broker, "partition": 0, "start": start, "hw": hw}
         row |= {"invoke_ns": self.tick(1), "complete_ns": self.tick(1)}
         row |= {"timestamp_ms": time_ms, "offset": offset}
         self.rows.setdefault(LOOKUPS_TABLE, []).append(row)

@@ -1,16 +1,21 @@
-"""Request the state of coordinators after they have loaded their logs again.
+"""Request offsets of times, and the state of coordinators, after the final read of a run.
+
+A consumer can begin at a time instead of an offset (``offsetsForTimes``). The leader searches its
+index of timestamps, which may differ from its log after a fault or if a clock goes back.
 
 A coordinator responds from memory while it leads its partition. A broker that becomes coordinator
 must load the partition's log. So at the end of a random run the harness moves the leadership of the
-coordinators' partitions, and then requests the coordinators' state. The checkers compare the
-responses with the logs on disk.
+coordinators' partitions, and then requests the coordinators' state.
+
+The checkers compare the responses with the logs on disk.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import NotYetError, await_condition
+from highwater.harness.clients.final_read import PartitionRead
 from highwater.harness.clients.groups.final_offsets import settled
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Plan
@@ -21,6 +26,9 @@ _LIMIT_S: Final = 30.0
 _LISTED_SINCE: Final = (3, 0)
 """The first release that lists transactions (KIP-664)."""
 
+_LARGEST_SINCE: Final = (3, 0)
+"""The first release that finds the largest timestamp (KIP-734)."""
+
 _TRANSACTIONS, _GROUPS, _SHARES = COORDINATOR_TOPICS
 
 
@@ -29,6 +37,51 @@ class _Coordinators(NamedTuple):
     cluster: Cluster
     probe: Probe
     recorder: Recorder
+
+
+def looks_up_times(plan: Plan) -> bool:
+    """Return whether to request offsets of times: from 0.10.1 on (KIP-79), on our own brokers.
+
+    Compaction may remove a record after the request, so compacted topics are left out.
+    """
+    compacted = "compact" in plan.topic.config.get("cleanup.policy", "")
+    return plan.external is None and not compacted and release(plan.kafka).wire.list_offsets > 0
+
+
+def look_up_times(
+    plan: Plan, probe: Probe, recorder: Recorder, reads: Sequence[PartitionRead]
+) -> None:
+    """Request and record the offsets of the timestamps that the final read returned.
+
+    For each timestamp, also request the next millisecond.
+
+    Raises:
+        UnreachableError: a leader does not respond, or has just changed.
+    """
+    largest = [None] if release(plan.kafka).number >= _LARGEST_SINCE else []
+    for read in reads:
+        place = (plan.topic.name, read.partition)
+        times = sorted({time + more for time in read.times for more in (0, 1)})
+        if not times:
+            continue
+        leader = probe.partition(*place).leader
+        if leader < 0:
+            raise UnreachableError(f"{plan.topic.name}-{read.partition} has no leader")
+        bounds = {"start": probe.log_start(leader, *place), "hw": probe.replica(leader, *place).hw}
+        for time in (*times, *largest):
+            begun_ns = recorder.clock()
+            offset = probe.offset_of(leader, *place, time)
+            recorder.lookup(
+                {
+                    "invoke_ns": begun_ns,
+                    "complete_ns": recorder.clock(),
+                    "broker": leader,
+                    "partition": read.partition,
+                    **bounds,
+                    "timestamp_ms": time,
+                    "offset": offset,
+                }
+            )
 
 
 def asks_coordinators(plan: Plan) -> bool:

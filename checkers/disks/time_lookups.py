@@ -25,6 +25,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark import kafka_log
 from highwater.harness.runs.history import LOOKUPS_TABLE
+from highwater.harness.runs.verdict import Witness
 
 _REPLICA: Final = ("run", "broker", "partition")
 _COLUMNS: Final = (*_REPLICA, "offset", "last_offset", "timestamp_ms")
@@ -46,6 +47,11 @@ def _says(row: Row) -> str:
     return f"Broker {copy['broker']}, {row['topic']}-{row['partition']}: {copy['note']}"
 
 
+def _evidence(row: Row) -> tuple[Witness, ...]:
+    broker, who = row["copies"][0]["broker"], f"broker {row['copies'][0]['broker']}"
+    return (Witness(who=who, what="read", says=_says(row), source=LOOKUPS_TABLE, broker=broker),)
+
+
 @checker(
     Kind(
         WRONG_LOOKUP,
@@ -56,6 +62,7 @@ def _says(row: Row) -> str:
         promise="search: offsetsForTimes (KIP-79, KIP-734)",
         breaks=always,
         says=_says,
+        evidence=_evidence,
     ),
     idle=_idle,
 )

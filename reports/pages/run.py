@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from markupsafe import Markup
 
-from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
+from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS, WRONG_LOOKUP
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.availability import MEASURES, says
@@ -177,7 +177,7 @@ def _story(
 ) -> FindingStory:  # fmt: skip
     anomaly = burst.first
     partition = (anomaly.topic, anomaly.partition)
-    replicated = anomaly.kind not in OF_PROGRAMS
+    replicated = anomaly.kind not in OF_PROGRAMS | {WRONG_LOOKUP}
     moments = frames(anomaly, evidence, holdings.get(partition, {})) if replicated else ()
     there = raws.get(partition, {}).get(anomaly.offset or 0, ())
     return FindingStory(

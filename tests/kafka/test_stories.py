@@ -17,6 +17,7 @@ from highwater.harness.runs.store import Store
 from highwater.nemesis.stories.registry import STORIES, find_story
 from highwater.reports.model_text import sentence
 from highwater.runtime.cluster_pool import ClusterPool
+from highwater.runtime.final_requests import looks_up_times
 from highwater.runtime.prediction_check import as_predicted
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("spark"), pytest.mark.timeout(600)]
@@ -107,6 +108,7 @@ AT_NIGHT = {
         Cell("clock-ahead"),
         Cell("inherited-settings"),
         Cell("stated-settings"),
+        Cell("largest-timestamp"),
         Cell("expired-positions"),
         Cell("earliest-positions"),
         Cell("removed-group"),
@@ -178,6 +180,8 @@ def _assert_as_predicted(judged: JudgedRun) -> None:
     assert verdict.verdict == _expected_word(plan), verdict.reasons
     assert verdict.ledger.errors() == []
     assert verdict.ledger.acknowledged == verdict.ledger.sent - _unacknowledged(plan)
+    if looks_up_times(plan):
+        assert not verdict.checkers["wrong-lookup"].startswith("not judged")
     assert all("crashed" not in state for state in verdict.checkers.values()), verdict.checkers
     for anomaly in verdict.anomalies:
         assert anomaly.witnesses, anomaly

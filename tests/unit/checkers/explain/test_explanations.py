@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from highwater.checkers.disks.time_lookups import LAST_OF_BATCH
 from highwater.checkers.explain.reconcile import as_random
 from highwater.harness.runs.history import LOG_LINES, record_value
 from highwater.harness.runs.plan import Topic, Workload
@@ -117,6 +118,26 @@ def test_a_decision_is_lost_with_a_controller_s_disk(tmp_path: Path, fault: str,
     assert found.verdict == word
     if word == "explained":
         assert [(link.rule, link.broker) for link in found.because] == [(fault, None)]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "note", "word"),
+    [
+        ("3.7.2", LAST_OF_BATCH, "explained"),
+        ("3.9.0", LAST_OF_BATCH, "unexplained"),
+        ("2.8.2", LAST_OF_BATCH, "unexplained"),
+        ("3.7.2", "another record", "unexplained"),
+    ],
+)
+def test_a_batch_s_last_record_is_returned_for_the_largest_timestamp(
+    tmp_path: Path, kafka: str, note: str, word: str
+) -> None:
+    run = in_sync(RunBuilder(tmp_path / "run", kafka=kafka))
+    copy = {"broker": 1, "partition": 0, "offset": 2, "note": f"it returned offset 2, {note}."}
+    found = finding(run, "wrong-lookup", offset=2, value=None, copies=[copy])
+    assert found.verdict == word
+    if word == "explained":
+        assert [(link.rule, link.broker) for link in found.because] == [("KAFKA-16310", 1)]
 
 
 @pytest.mark.parametrize(("struck", "wrong"), [(1, False), (3, True), (None, True)])

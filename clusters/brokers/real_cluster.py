@@ -1,6 +1,7 @@
 """A cluster of real brokers, in processes or containers: the methods that all drivers share."""
 
 import contextlib
+import re
 import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from highwater.clusters.admin import topic_config, topics, voters
+from highwater.clusters.admin import sessions, topic_config, topics, voters
 from highwater.clusters.admin.administered import AdministeredCluster
 from highwater.clusters.admin.metadata import (
     CoordinationView,
@@ -45,6 +46,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import Release
 
+_EPOCH = re.compile(rb"Successfully registered broker \d+ with broker epoch (\d+)")
 _GONE_S = 10.0
 
 
@@ -99,6 +101,17 @@ class RealBroker(RealNode):
     def read(self, name: str) -> str:
         """Return a small text file of the log directory, even while the broker is down."""
         return (self.directory / name).read_text(encoding="utf-8")
+
+    def epoch(self) -> int:
+        """Return the broker's epoch, which its log has since the registration (KRaft).
+
+        Raises:
+            UnreachableError: the log has no registration.
+        """
+        text = self._node.log.read_bytes()
+        if not (epochs := _EPOCH.findall(text)):
+            raise UnreachableError(f"the log of broker {self._id} has no registration")
+        return int(epochs[-1])
 
     def take_unflushed(self) -> Mapping[Path, float]:
         """Return path -> time of files replaced without a flush. Delete the flush trace."""
@@ -354,13 +367,25 @@ class RealCluster(AdministeredCluster):
             if self._brokers[broker].state == "running"
         }
 
-    def end_session(self, broker: int) -> bool:
-        """Close the broker's session in ZooKeeper, and return True. On KRaft return False."""
+    def end_session(self, broker: int) -> None:
+        """Close the broker's session in ZooKeeper, or fence the broker on KRaft."""
+        if self._release.coordination == "kraft":
+            self._send_heartbeat(broker, fence=True)
+            return
         with contextlib.closing(self._view()) as view:
-            if not isinstance(view, ZooKeeperView):
-                return False
+            assert isinstance(view, ZooKeeperView)
             view.end_session(broker)
+
+    def keep_session(self, broker: int) -> bool:
+        """Send a heartbeat for a broker to the active KRaft controller."""
+        if self._release.coordination != "kraft":
+            return False
+        self._send_heartbeat(broker, fence=False)
         return True
+
+    def _send_heartbeat(self, broker: int, *, fence: bool) -> None:
+        epoch = self._brokers[broker].epoch()
+        sessions.send_heartbeat(self._site.public.coordination, broker, epoch, fence=fence)
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
         """Pause every broker, copy the replicas of topics, and resume the brokers."""

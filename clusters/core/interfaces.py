@@ -591,14 +591,23 @@ class Cluster(Protocol):
             WaitTimeoutError: the controller does not change the assignment in time.
         """
 
-    def end_session(self, broker: int) -> bool:
+    def end_session(self, broker: int) -> None:
         """End a broker's session at once, as after missing heartbeats.
 
-        Returns:
-            False on KRaft, where only missing heartbeats end a session.
+        A live broker gets a new session.
 
         Raises:
-            UnreachableError: the broker has no session, or ZooKeeper does not respond.
+            UnreachableError: the broker has no session, or the coordination does not respond.
+        """
+
+    def keep_session(self, broker: int) -> bool:
+        """Start the session timeout of a paused broker again.
+
+        Returns:
+            False with ZooKeeper, where the harness cannot do this.
+
+        Raises:
+            UnreachableError: no controller responds, or the broker is not registered.
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:

@@ -217,7 +217,10 @@ class ExternalCluster(AdministeredCluster):
 
     remove_voter = add_voter
 
-    def end_session(self, broker: int) -> bool:
+    def end_session(self, broker: int) -> None:
+        _refuse(f"the session of broker {broker} is not accessible")
+
+    def keep_session(self, broker: int) -> bool:
         _refuse(f"the session of broker {broker} is not accessible")
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:

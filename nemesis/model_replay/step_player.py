@@ -15,6 +15,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.faults.storage import empty_disk
 from highwater.nemesis.model_replay.expectations import ReplicaAssignment, differences
+from highwater.nemesis.model_replay.session_keeper import SessionKeeper
 from highwater.nemesis.stories.helpers import await_leads
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
@@ -41,6 +42,7 @@ class Player:
         self._paused: set[int] = set()
         self._down: set[int] = set()
         self._expired: set[int] = set()
+        self._sessions = SessionKeeper(context.cluster)
 
     def broker(self, number: int) -> int:
         """Return the real broker of a replica."""
@@ -121,6 +123,7 @@ class Player:
 
     def finish(self) -> None:
         """End the sessions of dead brokers, so that these brokers can start again at once."""
+        self._sessions.close()
         for number in self._down:
             with contextlib.suppress(UnreachableError):
                 self._context.cluster.end_session(self.broker(number))
@@ -152,8 +155,11 @@ class Player:
             for number in sorted(late, key=lambda number_: (number_ != leader, number_)):
                 self._context.nemesis.inject("pause", self.broker(number))
                 self._frozen[number] = self._context.clock()
+                if number not in self._expired:
+                    self._sessions.keep(self.broker(number))
         for number in sorted(set(self._frozen) - frozen):
             del self._frozen[number]
+            self._sessions.release(self.broker(number))
             self._context.nemesis.heal(self.broker(number))
             self._woken[number] = self._context.clock()
 
@@ -227,6 +233,7 @@ class Player:
         self._down.add(number)
         self._paused.discard(number)
         self._frozen.pop(number, None)
+        self._sessions.release(self.broker(number))
 
     def pause(self, step: ScheduleStep) -> None:
         """Pause the step's broker until a later step resumes it."""
@@ -270,8 +277,9 @@ class Player:
         """End the session of the step's broker, and wait until it has ended."""
         broker = self.broker(broker_of(step))
         self._expired.add(broker_of(step))
+        self._sessions.release(broker)
         if broker in self._live():
-            self._context.cluster.end_session(broker)
+            self._sessions.end(broker)
         self._context.until(
             self._context.probe.live_brokers,
             lambda live: broker not in live,

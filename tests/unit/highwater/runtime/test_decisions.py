@@ -68,9 +68,8 @@ class FakeCluster:
     def remove_voter(self, controller_id: int) -> None:
         self._ask(f"remove_voter {controller_id}")
 
-    def end_session(self, broker: int) -> bool:
+    def end_session(self, broker: int) -> None:
         self._ask(f"end_session {broker}")
-        return True
 
     def topic_state(self, _topic: str) -> TopicState | None:
         if not self.answers:
@@ -172,7 +171,7 @@ def test_voters_are_recorded(tmp_path: Path) -> None:
 
 
 def test_all_else_is_the_clusters_own(recording: Recording) -> None:
-    assert recording.cluster.end_session(3)
+    recording.cluster.end_session(3)
     assert recording.fake.calls == ["end_session 3"]
     assert recording.rows() == []
 

@@ -134,10 +134,12 @@ class Stage:
         assert not awaited
         self.done.append(f"reassign {topic}-{partition} to {replicas}")
 
-    def end_session(self, broker: int) -> bool:
+    def end_session(self, broker: int) -> None:
         self.done.append(f"end {broker}")
         self.live.discard(broker)
-        return True
+
+    def keep_session(self, broker: int) -> bool:
+        return False
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
         self.send_batch((identity,), partition, address=address)

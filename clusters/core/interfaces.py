@@ -601,7 +601,7 @@ class Cluster(Protocol):
         """
 
     def keep_session(self, broker: int) -> bool:
-        """Start the session timeout of a paused broker again.
+        """Start the session timeout of a paused or dead broker again.
 
         Returns:
             False with ZooKeeper, where the harness cannot do this.

@@ -2,8 +2,9 @@
 
 The model executes one step at a time, but real brokers run concurrently. So the player pauses
 (SIGSTOP) each broker that must not act yet, and after each step it waits for the expected state. A
-pause must be shorter than the session timeout and the replica lag limit (``settings``). If the
-brokers do not follow the schedule, a ScheduleNotFollowedError names the step.
+pause must be shorter than the replica lag limit, and with ZooKeeper than the session timeout
+(``settings``). If the brokers do not follow the schedule, a ScheduleNotFollowedError names the
+step.
 """
 
 import contextlib
@@ -27,8 +28,7 @@ ZOOKEEPER_SESSION_S: Final = 18.0
 because the step ``expire`` ends sessions at once."""
 
 KRAFT_SESSION_S: Final = 9.0
-"""The session timeout on KRaft, where a session ends only when heartbeats are missing. So the step
-``expire`` takes 9 to 10 s."""
+"""The session timeout on KRaft, for brokers that the harness keeps no session of."""
 
 SHRINK_S: Final = 4.0
 """The replica lag limit for a schedule in which a lagging follower leaves the ISR."""

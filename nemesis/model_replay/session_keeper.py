@@ -1,8 +1,8 @@
-"""Keep the sessions of paused brokers on KRaft, until a schedule ends them.
+"""Keep the sessions of paused and dead brokers on KRaft, until a schedule ends them.
 
-A paused broker sends no heartbeats, so after its session timeout the controller fences it. But in a
-schedule a paused broker may have a session for any time: it represents a broker whose heartbeats
-arrive while it neither fetches nor responds. So the harness sends the heartbeats.
+A paused or dead broker sends no heartbeats, so the controller fences it after the session timeout.
+But in a schedule, whose steps take longer than the model's, it may have a session for any time. So
+the harness sends the heartbeats.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class SessionKeeper:
         self._thread: threading.Thread | None = None
 
     def keep(self, broker: int) -> None:
-        """Send heartbeats for a paused broker from now on."""
+        """Send heartbeats for a paused or dead broker from now on."""
         with self._lock:
             self._brokers.add(broker)
         if self._thread is None:

@@ -193,19 +193,24 @@ class Player:
             self._context.hold(until - self._context.clock())
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill the step's broker, even if it is paused."""
+        """Kill the step's broker, even if it is paused. Only ``expire`` ends its session."""
         number = broker_of(step)
         self._context.nemesis.inject("kill", self.broker(number))
         self._gone(number)
+        if number not in self._expired:
+            self._sessions.keep(self.broker(number))
 
     def stop(self, step: ScheduleStep) -> None:
         """Shut the step's broker down cleanly.
 
-        On KRaft the broker ends only when every live broker has applied the controller's decision,
-        so paused brokers are resumed as soon as the controller has decided.
+        On KRaft the broker ends only when every broker with a session has applied the controller's
+        decision. So paused brokers are resumed as soon as the controller has decided, and sessions
+        of dead brokers may end.
         """
         number = broker_of(step)
         context = self._context
+        for dead in self._down:
+            self._sessions.release(self.broker(dead))
         with ThreadPoolExecutor(1, thread_name_prefix="stop") as pool:
             stopping = pool.submit(context.nemesis.inject, "stop", self.broker(number))
             if self._frozen and context.cluster.release.coordination == "kraft":

@@ -138,7 +138,7 @@ class Stage:
         self.done.append(f"end {broker}")
         self.live.discard(broker)
 
-    def keep_session(self, broker: int) -> bool:
+    def keep_session(self, _broker: int) -> bool:
         return False
 
     def send(self, identity: str, partition: int, *, address: str) -> None:

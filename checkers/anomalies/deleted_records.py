@@ -69,11 +69,15 @@ def deleted_counts(tables: Tables) -> Mapping[str, int]:
 def _deleted(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return the acknowledged records below ``begin`` that the final read did not return.
 
+    With acks=0 the offset of a record comes from a reader.
+
     All rows of one ``key`` must be in one table. ``limits`` has ``slot, begin``: in a partition,
     the records below ``begin`` were deleted.
     """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key")
     begin = look_up_columns(limits, "slot", columns["slot"][record.first])["begin"]
-    offered = record.greatest(columns["offset"], any_of(columns["fact"], flags.SENT_OK))
-    gone = (offered != NONE) & (offered < begin) & ~record.any(read_at_the_end(columns))
+    sent, seen = (any_of(columns["fact"], bits_) for bits_ in (flags.SENT_OK, flags.SEEN_OK))
+    placed = record.greatest(columns["offset"], sent | seen)
+    below = record.any(sent) & (placed != NONE) & (placed < begin)
+    gone = below & ~record.any(read_at_the_end(columns))
     return arrow(choose({n: columns[n][record.first] for n in ("key", "slot")}, gone), DELETED)

@@ -65,7 +65,11 @@ _PATTERNS: Final = tuple(
                 rf" \[{_OFFSET}\b.* due to retention time \d+ms breach"
             ),
         ),
-        ("log-start", rf"partition={_PARTITION}, .*Incremented log start offset to {_OFFSET} due"),
+        (
+            "log-start",
+            rf"partition={_PARTITION}, .*Increment(?:ed|ing) log start offset to {_OFFSET}\b",
+        ),
+        ("log-start", rf"Incrementing log start offset of partition {_PARTITION} to {_OFFSET} in"),
         ("created", rf"Created log for partition {_PARTITION} in "),
         ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),
         # OfflinePartitionLeaderSelector, then ReplicationControlManager

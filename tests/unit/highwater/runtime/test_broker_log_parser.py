@@ -185,6 +185,18 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             2,
         ),
         (
+            "INFO [Log partition=events-1, dir=/r/1] Incrementing log start offset to 88 (k.l.Log)",
+            "log-start",
+            1,
+            88,
+        ),
+        (
+            "INFO Incrementing log start offset of partition events-2 to 65 in dir /r/1 (k.l.Log)",
+            "log-start",
+            2,
+            65,
+        ),
+        (
             (
                 "INFO [UnifiedLog partition=events-0, dir=/replicas/2] Deleting segment LogSegment("
                 "baseOffset=4, size=402, lastModifiedTime=1795967439267, largestRecordTimestamp="

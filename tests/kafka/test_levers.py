@@ -1,6 +1,7 @@
 """What a schedule can do to real brokers: move a leader, end a session, find out who leads."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -15,6 +16,7 @@ from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOKEEPER_SESSION_S
+from highwater.nemesis.model_replay.session_keeper import SessionKeeper
 
 pytestmark = pytest.mark.kafka
 
@@ -140,6 +142,34 @@ def test_a_silent_brokers_session_ends_at_once(cluster: Cluster, probe: Probe, h
         _await_live(probe, set(cluster.brokers) - {victim}, limit_s=SOON_S)
     finally:
         broker.start() if how == "kill" else broker.resume()
+    _await_live(probe, set(cluster.brokers), limit_s=60)
+
+
+@pytest.mark.nightly
+def test_a_paused_brokers_session_lasts_while_heartbeats_come(
+    cluster: Cluster, probe: Probe
+) -> None:
+    if cluster.release.coordination != "kraft":
+        pytest.skip("with ZooKeeper no other client can keep a session")
+    victim, *_ = _controller_last(cluster, probe)
+    keeper = SessionKeeper(cluster)
+    cluster.brokers[victim].pause()
+    keeper.keep(victim)
+    until = time.monotonic() + 2 * KRAFT_SESSION_S
+    try:
+        await_condition(
+            lambda: (probe.live_brokers(), time.monotonic()),
+            lambda seen: victim not in seen[0] or seen[1] > until,
+            what="two session timeouts to pass",
+            limit_s=4 * KRAFT_SESSION_S,
+            passing=(UnreachableError,),
+        )
+        assert victim in probe.live_brokers()
+        keeper.end(victim)
+        _await_live(probe, set(cluster.brokers) - {victim}, limit_s=SOON_S)
+    finally:
+        keeper.close()
+        cluster.brokers[victim].resume()
     _await_live(probe, set(cluster.brokers), limit_s=60)
 
 

@@ -205,12 +205,13 @@ class Player:
 
         On KRaft the broker ends only when every broker with a session has applied the controller's
         decision. So paused brokers are resumed as soon as the controller has decided, and sessions
-        of dead brokers may end.
+        of dead brokers may end meanwhile.
         """
         number = broker_of(step)
         context = self._context
-        for dead in self._down:
-            self._sessions.release(self.broker(dead))
+        dead = {self.broker(down) for down in self._down - self._expired}
+        for broker in dead:
+            self._sessions.release(broker)
         with ThreadPoolExecutor(1, thread_name_prefix="stop") as pool:
             stopping = pool.submit(context.nemesis.inject, "stop", self.broker(number))
             if self._frozen and context.cluster.release.coordination == "kraft":
@@ -226,6 +227,8 @@ class Player:
                 )
                 self._hold(frozenset())
             stopping.result()
+        for broker in dead and dead & self._live():
+            self._sessions.keep(broker)
         self._gone(number)
         self._expired.add(number)
 

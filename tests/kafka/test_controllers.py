@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from highwater.api import judge_all, load
@@ -20,7 +21,13 @@ from highwater.checkers.core.anomaly_kinds import LOST_DECISION, METADATA_DIVERG
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import quorum_request, zookeeper_status
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.core.interfaces import Cluster, NodeOptions, Probe, UnreachableError
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    NodeOptions,
+    Probe,
+    ReplicaState,
+    UnreachableError,
+)
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.spark_options import SparkOptions
@@ -30,7 +37,7 @@ from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.store import Store
 from highwater.nemesis.injector import Nemesis
 from highwater.runtime.runner import execute
-from tests.kafka.test_cluster import send
+from tests.kafka.test_cluster import await_isr, await_replicas, send
 from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -365,3 +372,50 @@ def test_a_soak_has_three_controllers_and_goes_on_as_it_began(tmp_path: Path) ->
         assert run.plan().controllers == 3
         checkers = run.verdict().checkers
         assert [checkers[name] for name in OF_CONTROLLERS] == ["held", "held"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kafka", "hw"), [("3.6.2", 1), ("4.4.0", 0)])
+def test_what_joins_is_not_in_sync_while_no_controller_answers(
+    kafka: str, hw: int, tmp_path: Path
+) -> None:
+    """The HW waits for the controller; up to 3.6 it rises below min.insync.replicas anyway.
+
+    The follower lags by its lag limit and keeps its session, so the leader may ask for it at once.
+    """
+    settings = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "15000"}
+    opened = open_cluster(release(kafka), tmp_path, brokers=2, broker_config=settings)
+    with contextlib.closing(opened), contextlib.closing(opened.probe()) as probe:
+        opened.create_topic("t", [[1, 2]], {"min.insync.replicas": "2"})
+        [controller] = opened.controllers.values()
+        opened.brokers[2].pause()
+        assert _refused(opened, acks="1") is None
+        await_isr(probe, "t", {1})
+        controller.pause()
+        opened.brokers[2].resume()
+        await_replicas(probe, "t", ReplicaState(leo=1, hw=hw), brokers=(1, 2))
+        assert probe.live_brokers() == {1, 2}
+        assert _refused(opened, acks="all") == "_MSG_TIMED_OUT"
+        await_replicas(probe, "t", ReplicaState(leo=1, hw=hw), brokers=(1, 2))
+        controller.resume()
+        await_isr(probe, "t", {1, 2})
+        await_replicas(probe, "t", ReplicaState(leo=1, hw=1), brokers=(1, 2))
+
+
+def _refused(cluster: Cluster, acks: str) -> str | None:
+    """Send a record for two seconds; return the error's name, None if it was acknowledged."""
+    errors: list[str | None] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "acks": acks,
+            "message.timeout.ms": 2000 if acks == "all" else 20_000,
+            **cluster.release.client,
+        }
+    )
+    producer.produce(
+        "t", "m", on_delivery=lambda error, _: errors.append(error.name() if error else None)
+    )
+    assert producer.flush(30) == 0
+    [error] = errors
+    return error

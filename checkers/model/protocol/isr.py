@@ -141,4 +141,5 @@ def admit(s: State, k: Constants, leader: int) -> bool:
     set_isr(s, newest(s), isr)
     put(s, leader, layout.VIEW, isr)
     complete(s, k)
+    raise_hw(s, k, leader)
     return True

@@ -146,7 +146,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
     awaited = get(s, b, layout.AWAITED)
     while (awaited >> record) & 1:
         awaited &= ~(1 << record)
-        if size(get(s, b, layout.VIEW)) >= least_isr(s, k, b):
+        if size(get(s, b, layout.VIEW) | joiner(s, b)) >= least_isr(s, k, b):
             s[layout.STATUS + record] = ProducerStatus.ACKNOWLEDGED
         if not (batched >> record) & 1:
             break
@@ -156,10 +156,14 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
-    """Increase a leader's HW to the smallest LEO in its ISR; a follower that joins counts, too."""
-    view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING) | joiner(s, b)
-    if k[scope.K_STRICT_MIN_ISR] and size(view) < least_isr(s, k, b):
+    """Increase a leader's HW to the smallest LEO in its ISR; a follower that joins counts, too.
+
+    With the rule ``strict_min_isr`` the HW does not rise while the ISR without this follower is
+    smaller than min.insync.replicas (``Partition.isUnderMinIsr``).
+    """
+    if k[scope.K_STRICT_MIN_ISR] and size(get(s, b, layout.VIEW)) < least_isr(s, k, b):
         return
+    view = get(s, b, layout.VIEW) | joiner(s, b)
     least = get(s, b, layout.LEO)
     for other in range(k[scope.K_BROKERS]):
         if other != b and (view >> other) & 1:

@@ -343,3 +343,24 @@ def test_the_last_leader_leads_as_soon_as_the_elr_is_empty() -> None:
     play.do("kill B, expire B B, kill A, expire A A, start A")
     assert (play.now.leader, play.now.elr) == (-1, (1,))
     assert play.do("start B").now.leader == 0
+
+
+ALONE = "send A, lag A C, confirm A, pause B, expire B B, learn A, resume B, register B"
+"""Only A has m1, and is alone in the ISR. C can join."""
+
+
+def test_a_follower_that_joins_does_not_count_for_min_insync_replicas() -> None:
+    joins = f"{ALONE}, propose C, fetch C, fetch C"
+    play = Play.of("4.4.0", min_isr=2).do(joins)
+    assert (play.now.isr, play.now.elr, play.log("C"), play.hw("A")) == ((0,), (1,), "m1", 0)
+    play.do("admit A")
+    assert (play.now.isr, play.now.elr, play.hw("A"), play.now.acked) == ((0, 2), (), 1, ("m1",))
+    eligible = Play.of("4.4.0", min_isr=2).do(f"{joins}, pause A, expire A B, learn B")
+    assert (eligible.now.leader, eligible.log("B"), eligible.broken) == (1, "", set())
+
+
+def test_before_kafka_3_7_a_follower_that_joins_counts_for_the_producer() -> None:
+    play = Play.of("3.6.2", min_isr=3).do("send A, lag A C, confirm A, propose C, fetch C, fetch C")
+    assert (play.now.isr, play.hw("A"), play.now.acked) == ((0, 1), 0, ())
+    play.do("fetch B, fetch B")
+    assert (play.now.isr, play.hw("A"), play.now.acked) == ((0, 1), 1, ("m1",))

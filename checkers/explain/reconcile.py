@@ -145,7 +145,7 @@ def _scripted_status(
 
 def _cast(expected: PartitionOutcome, trace: RunTraces | None) -> PartitionOutcome:
     """Return the prediction with broker ids for replicas, in the order of the first ISR."""
-    rows = trace.traces[0].leaderships if trace else []
+    rows = trace.scripted.leaderships if trace else []
     brokers = list(rows[0].isr) if rows else []
     if len(brokers) != len(expected.logs) or brokers[0] != rows[0].leader:
         return expected
@@ -157,7 +157,7 @@ def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
     """Return the observed outcome with the replicas' logs, without the fence (the last record)."""
     if explanations.trace is None:
         return explanations.observed
-    disks = explanations.trace.traces[0].disks
+    disks = explanations.trace.scripted.disks
     logs = {
         str(broker): tuple(
             str(record) for record in disk.ids if record and not record.startswith(_FENCE)

@@ -347,6 +347,11 @@ class RunTraces:
         return not self.missing.isdisjoint(needed)
 
     @property
+    def scripted(self) -> Trace:
+        """The trace of the partition that a story or a schedule of the model tests."""
+        return self.traces[(self.plan.schedule or {}).get("partition", 0)]
+
+    @property
     def topic(self) -> str:
         """The topic under test."""
         return self.plan.topic.name

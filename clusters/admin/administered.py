@@ -9,6 +9,7 @@ from highwater.clusters.admin import elections, leadership, topic_config, topics
 from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import Probe
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 
 
@@ -88,12 +89,27 @@ class AdministeredCluster(ABC):
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
         """Move the partition to these replicas; if ``awaited``, wait until they are in sync."""
+        if not awaited:
+            self._request_reassignment(topic, partition, replicas)
+            return
         self._require_ours(topic)
         running = self._running()
         with contextlib.closing(self._view(running)) as view:
-            leadership.assign(
-                view, running, self._paused, topic, partition, replicas, awaited=awaited
-            )
+            leadership.assign(view, running, self._paused, topic, partition, replicas)
+
+    def cancel_reassignment(self, topic: str, partition: int) -> None:
+        """Cancel the partition's reassignment in progress."""
+        self._request_reassignment(topic, partition, None)
+
+    def _request_reassignment(
+        self, topic: str, partition: int, replicas: Sequence[int] | None
+    ) -> None:
+        self._require_ours(topic)
+        if not self.release.interrupts_reassignments:
+            raise HarnessError(f"Kafka {self.release.name} has no AlterPartitionReassignments")
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            leadership.request(view, running, topic, partition, replicas)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
         """Write the changed settings to ZooKeeper, or send them to the brokers."""

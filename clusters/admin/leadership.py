@@ -179,10 +179,14 @@ class KraftMover:
         self._brokers = tuple(brokers)
         self._client = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
-    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Send AlterPartitionReassignments. A new order of replicas takes effect at once."""
+    def prefer(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
+        """Send AlterPartitionReassignments. A new order of replicas takes effect at once.
+
+        None instead of replicas cancels the reassignment in progress.
+        """
         reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
-        order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
+        listed = None if replicas is None else [*replicas]
+        order = reassignment.ReassignablePartition(partition_index=partition, replicas=listed)
         request: Any = AlterPartitionReassignmentsRequest(
             version=0,
             timeout_ms=int(_ANSWER_S * 1000),
@@ -194,7 +198,8 @@ class KraftMover:
             for topic_result in response.responses
             for result in topic_result.partitions
         ]
-        _require(codes, frozenset({0}), f"put {list(replicas)} in order for {topic}-{partition}")
+        what = "cancel the reassignment" if listed is None else f"put {listed} in order"
+        _require(codes, frozenset({0}), f"{what} for {topic}-{partition}")
 
     arrange = prefer
     assign = prefer
@@ -282,14 +287,8 @@ def assign(
     topic: str,
     partition: int,
     replicas: Sequence[int],
-    *,
-    awaited: bool = True,
 ) -> None:
-    """Reassign a partition to other replicas.
-
-    Args:
-        awaited: whether to wait until the assignment and the ISR are exactly ``replicas``. If
-            False, return as soon as the controller has accepted the request.
+    """Reassign a partition, and wait until the assignment and the ISR are exactly ``replicas``.
 
     Raises:
         WaitTimeoutError: the reassignment did not end in time.
@@ -297,8 +296,6 @@ def assign(
     """
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         mover.assign(topic, partition, replicas)
-    if not awaited:
-        return
     await_condition(
         lambda: (set(view.replicas(topic, partition)), set(view.partition(topic, partition).isr)),
         lambda seen: seen == (set(replicas), set(replicas)),
@@ -306,6 +303,28 @@ def assign(
         limit_s=2 * LIMIT_S,
         passing=(UnreachableError,),
     )
+
+
+def request(
+    view: CoordinationView,
+    brokers: Mapping[int, Address],
+    topic: str,
+    partition: int,
+    replicas: Sequence[int] | None,
+) -> None:
+    """Send AlterPartitionReassignments (KIP-455, since 2.4). Return when the controller accepts it.
+
+    Args:
+        replicas: the new replicas; None cancels the reassignment in progress.
+
+    Raises:
+        HarnessError: the controller refused.
+        UnreachableError: no broker responded.
+    """
+    if isinstance(view, ZooKeeperView):
+        brokers = {id_: brokers[id_] for id_ in brokers if id_ == view.controller()}
+    with contextlib.closing(KraftMover(brokers)) as mover:
+        mover.assign(topic, partition, replicas)
 
 
 def _mover(

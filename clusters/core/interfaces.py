@@ -520,10 +520,19 @@ class Cluster(Protocol):
     ) -> None:
         """Reassign a partition. Return when the assignment and the ISR are exactly ``replicas``.
 
-        Without ``awaited`` the method returns as soon as the controller has the request.
+        Without ``awaited`` (only from 2.4) the method returns as soon as the controller accepts the
+        request. The request replaces a reassignment in progress.
 
         Raises:
             WaitTimeoutError: the reassignment does not end in time.
+            HarnessError: the controller refuses.
+        """
+
+    def cancel_reassignment(self, topic: str, partition: int) -> None:
+        """Cancel a reassignment in progress (KIP-455, from 2.4). Return when this is accepted.
+
+        Raises:
+            HarnessError: the controller refuses, or no reassignment is in progress.
         """
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:

@@ -154,6 +154,11 @@ class Release:
         return self.number >= (2, 4)
 
     @property
+    def interrupts_reassignments(self) -> bool:
+        """True if an operator may cancel or replace a reassignment, from 2.4 on (KIP-455)."""
+        return self.number >= (2, 4)
+
+    @property
     def compressions(self) -> tuple[str, ...]:
         """Compressions that producers may use; zstd came with 2.1 (KIP-110)."""
         early = ("none", "gzip", "snappy", "lz4")

@@ -89,6 +89,9 @@ _SCOPE: Final = {
     "by_hand": options.Option(
         "Let an operator elect any live replica if no broker leads.", kind=bool
     ),
+    "interrupts": options.Option(
+        "Let an operator cancel a reassignment, or request another one instead.", kind=bool
+    ),
     "by": options.Option(
         "Kind of step: message (only brokers with ZooKeeper can replay it), or round (all "
         "brokers can).",

@@ -51,6 +51,11 @@ class _RecordedCluster:
         with self._decisions("replicas", topic, [row]):
             self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
+    def cancel_reassignment(self, topic: str, partition: int) -> None:
+        """Cancel a reassignment. The request names no replicas, so it is never judged."""
+        self._recorder.decision(UNANSWERED, "replicas", topic, partition=partition)
+        self._cluster.cancel_reassignment(topic, partition)
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Move leadership. The recorded row has no leader epoch: the request contains none."""
         with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):

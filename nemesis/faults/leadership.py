@@ -84,16 +84,57 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     The fault is not injected while a controller is paused: the controller would handle the requests
     only after healing.
     """
+    with _removed(cluster, aim) as (name, _, gone):
+        yield f"the replica of {name} on broker {gone} is removed"
+
+
+def _no_cancellation(kafka: Release, driver: str) -> str:
+    if not kafka.interrupts_reassignments:
+        return "reassignments can be cancelled since Kafka 2.4"
+    return by_request(kafka, driver)
+
+
+@aimed(
+    "cancel-reassign",
+    at="topic",
+    why_not=_no_cancellation,
+    commands=("pause", "resume"),
+    awaits_coordination=True,
+)
+def cancel_reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Remove a follower's replica, and cancel its return; healing adds the replica again.
+
+    The follower's broker is paused meanwhile, so that the reassignment does not end before it is
+    cancelled. This broker is not the controller.
+    """
+    with contextlib.closing(cluster.probe()) as probe:
+        controller = probe.controller()
+    with _removed(cluster, aim, spared=controller) as (name, left, gone):
+        node = cluster.brokers[gone]
+        node.pause()
+        try:
+            cluster.reassign(aim.topic.name, aim.partition, [*left, gone], awaited=False)
+            cluster.cancel_reassignment(aim.topic.name, aim.partition)
+        finally:
+            node.resume()
+        yield f"the replica of {name} on broker {gone} is removed, and its return is cancelled"
+
+
+@contextlib.contextmanager
+def _removed(
+    cluster: Cluster, aim: FaultTarget, *, spared: int | None = None
+) -> Iterator[tuple[str, list[int], int]]:
+    """Remove the replica of a follower other than ``spared``; at the end, add it again."""
     name = f"{aim.topic.name}-{aim.partition}"
     [state] = _in_sync(cluster, aim, [aim.partition])
-    others = _others(cluster, state)
+    others = [broker for broker in _others(cluster, state) if broker != spared]
     if not others:
-        raise NothingDoneError(f"{name} has only one replica, so no replica is removed")
+        raise NothingDoneError(f"{name} has no replica that could be removed")
     gone = others[int(aim.choice * len(others))]
     left = [broker for broker in state.isr if broker != gone]
     try:
         cluster.reassign(aim.topic.name, aim.partition, left)
-        yield f"the replica of {name} on broker {gone} is removed"
+        yield name, left, gone
     finally:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
 

@@ -64,7 +64,7 @@ class Player:
             number for number in self._frozen if step.action == "kill" and number == step.broker
         }
         self._hold(step.held | dying)  # do not resume a paused broker before its kill
-        if step.action in {"expire", "stop"}:
+        if step.action in {"expire", "stop", "cancel"}:
             self._line_up(step.expect.leader)
         command = _COMMANDS.get(step.action)
         if command is not None:
@@ -281,6 +281,10 @@ class Player:
         context, replicas = self._context, [self.broker(number) for number in step.replicas]
         context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 
+    def cancel(self, _: ScheduleStep) -> None:
+        """Cancel the reassignment in progress."""
+        self._context.cluster.cancel_reassignment(self._context.topic, self._context.partition)
+
     def expire(self, step: ScheduleStep) -> None:
         """End the session of the step's broker, and wait until it has ended."""
         broker = self.broker(broker_of(step))
@@ -334,6 +338,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
     "wipe": Player.wipe,
     "elect-unclean": Player.elect_unclean,
     "reassign": Player.reassign,
+    "cancel": Player.cancel,
     "expire": Player.expire,
     "learn": Player.learn,
 }

@@ -34,6 +34,7 @@ from highwater.clusters.core.interfaces import (
     UnreachableError,
 )
 from highwater.clusters.drivers import open_cluster
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
@@ -67,7 +68,7 @@ class Ring:
     """A cluster with a topic of which every broker has a replica, and who sends to it.
 
     Attributes:
-        leader: who led the partition before the fault.
+        leader: who led the partition before the fault, in which epoch.
         log_bytes: how long the victim's log was before it.
     """
 
@@ -75,6 +76,7 @@ class Ring:
     probe: Probe
     producer: Producer
     leader: int = 0
+    epoch: int = 0
     log_bytes: int = 0
 
     @property
@@ -84,7 +86,9 @@ class Ring:
 
     def mark(self) -> None:
         """Note how everything is before a fault."""
-        self.leader, self.log_bytes = self.state().leader, self.log.stat().st_size
+        state = self.state()
+        self.leader, self.epoch = state.leader, state.leader_epoch or 0
+        self.log_bytes = self.log.stat().st_size
 
     def log_since(self) -> str:
         """What the victim has logged since the fault."""
@@ -381,6 +385,14 @@ def one_less(ring: Ring) -> None:
     ring.await_state(lambda state: len(state.isr) == 2, "an ISR of two")
 
 
+def cancelled(ring: Ring) -> None:
+    """The removal and the cancellation each began a leader epoch, and nothing is left to cancel."""
+    one_less(ring)
+    assert (ring.state().leader_epoch or 0) >= ring.epoch + 2
+    with pytest.raises(HarnessError, match=r"refuses to cancel the reassignment for .*: error 85"):
+        ring.cluster.cancel_reassignment(TOPIC.name, 0)
+
+
 def one_more(ring: Ring) -> None:
     look = partial(ring.probe.partition, TOPIC.name, TOPIC.partitions)
     await_condition(look, what="a new partition", limit_s=60, passing=(UnreachableError,))
@@ -456,6 +468,7 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
     "session-expiry": registered_anew,
     "move-leader": another_leads,
     "reassign": one_less,
+    "cancel-reassign": cancelled,
     "decommission": without_replica,
     "add-partitions": one_more,
     "delete-records": begins_later,

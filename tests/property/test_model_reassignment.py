@@ -1,4 +1,4 @@
-"""Replicas that come and go, against a plain model written another way.
+"""Replicas that come and go, and reassignments that are interrupted, against a plain model.
 
 The searched model has a mask for each decision. Here the controller keeps the whole partition for
 each of its decisions, as KRaft's metadata log does, and a broker compares the partition that it
@@ -30,7 +30,13 @@ class Partition:
     leader: str = "A"
     isr: frozenset[str] = frozenset("ABC")
     epoch: int = 0
-    target: tuple[str, ...] = ()
+    adding: frozenset[str] = frozenset()
+    removing: frozenset[str] = frozenset()
+    first: str = ""
+
+    @property
+    def changing(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 @dataclass
@@ -46,7 +52,8 @@ class Broker:
 class PlainKraft:
     """KRaft as of 3.9.2: reassignment, merged deltas, fetches; nobody fails."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, interrupts: bool) -> None:
+        self.interrupts = interrupts
         self.decisions = [Partition(frozenset("ABC"))]
         self.brokers = {name: Broker(name) for name in BROKERS}
         self.brokers["A"].ends = {"B": 0, "C": 0}
@@ -65,41 +72,65 @@ class PlainKraft:
     def can(self, verb: str, what: str) -> bool:
         if verb == "reassign":
             return self.can_reassign(what)
+        if verb == "cancel":
+            return self.interrupts and self.now.changing and what == self.now.leader
         return self.can_fetch(what) if verb == "fetch" else self.can_learn(what, verb == "skip")
 
     def do(self, verb: str, what: str) -> None:
         if verb in {"learn", "skip"}:
             self.learn(what, verb == "skip")
         else:
-            {"reassign": self.reassign, "fetch": self.fetch, "send": self.send}[verb](what)
+            getattr(self, verb)(what)
 
     def can_reassign(self, target: str) -> bool:
-        grows = set(target) >= self.now.replicas
-        least = min(target) == target[0]
-        same = frozenset(target) == self.now.replicas
-        return self.asked < 3 and not self.now.target and not same and (least or not grows)
+        asked, least = self.requested(target), min(target) == target[0]
+        new = replace(asked, first=self.now.first) != self.now
+        free = self.interrupts or not self.now.changing
+        return self.asked < 3 and free and new and (least or bool(asked.removing))
+
+    def requested(self, target: str) -> Partition:
+        """The partition as a request leaves it. An empty set does not replace an older one."""
+        now, wanted = self.now, frozenset(target)
+        return replace(
+            now,
+            replicas=now.replicas | wanted,
+            adding=wanted - now.replicas or now.adding,
+            removing=now.replicas - wanted or now.removing,
+            first=target[0],
+        )
 
     def reassign(self, target: str) -> None:
         self.asked += 1
-        asked = replace(self.now, target=tuple(target))
-        done = self.completed(asked)
-        if done is None:
-            both = asked.replicas | set(target)
-            if both == asked.replicas:
-                self.decisions[-1] = asked  # brokers are told nothing new
-                return
-            done = replace(asked, replicas=both)
-        self.decisions.append(done)
+        asked = self.requested(target)
+        self.decide(self.completed(asked) or asked)
+
+    def cancel(self, _: str) -> None:
+        now = self.now
+        back = replace(
+            now,
+            replicas=now.replicas - now.adding,
+            isr=now.isr - now.adding,
+            epoch=now.epoch + bool(now.adding),
+            adding=frozenset(),
+            removing=frozenset(),
+        )
+        self.decide(back)
+
+    def decide(self, partition: Partition) -> None:
+        """Brokers are told of other replicas, and not of the reassignment's sets alone."""
+        if partition.replicas == self.now.replicas:
+            self.decisions[-1] = partition
+        else:
+            self.decisions.append(partition)
 
     def completed(self, asked: Partition) -> Partition | None:
         """The partition without what goes, if all that stay are in sync."""
-        target = frozenset(asked.target)
-        if not asked.target or not target <= asked.isr:
+        stays, isr = asked.replicas - asked.removing, asked.isr - asked.removing
+        if not asked.changing or not isr or not stays <= isr:
             return None
-        able = [name for name in (*asked.target[:1], *BROKERS) if name in target & asked.isr]
-        leader = asked.leader if asked.leader in target else able[0]
-        goes = bool((asked.replicas | target) - target)
-        return Partition(target, leader, asked.isr & target, asked.epoch + goes)
+        able = [name for name in (asked.first, *BROKERS) if name in isr]
+        leader = asked.leader if asked.leader in stays else able[0]
+        return Partition(stays, leader, isr, asked.epoch + bool(asked.removing))
 
     def can_learn(self, name: str, all_at_once: bool) -> bool:
         behind = len(self.decisions) - 1 - self.brokers[name].knows
@@ -155,11 +186,7 @@ class PlainKraft:
         if fresh and len(self.brokers[name].log) >= max(started, high):
             grown = replace(self.now, isr=self.now.isr | {name})
             self.decisions[-1] = grown
-            done = self.completed(grown)
-            if done is not None and done.replicas == grown.replicas:
-                self.decisions[-1] = done
-            elif done is not None:
-                self.decisions.append(done)
+            self.decide(self.completed(grown) or grown)
 
     def end(self, leader: Broker, other: str) -> int:
         known = len(leader.log) if other == leader.name else leader.ends.get(other)
@@ -186,21 +213,23 @@ def agree(play: Play, plain: PlainKraft) -> None:
             assert get(play.vector, b, place) == (-1 if end is None else end)
 
 
-VERBS = ("reassign", "learn", "learn", "skip", "fetch", "fetch", "fetch", "send")
+VERBS = ("reassign", "cancel", "learn", "learn", "skip", "fetch", "fetch", "fetch", "send")
 
 
+@pytest.mark.parametrize("interrupts", [True, False], ids=["interrupted", "alone"])
 @pytest.mark.parametrize("merged", [True, False], ids=["merged", "one-by-one"])
 @PLAYS
 @given(
     steps=st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 29)), min_size=5, max_size=40)
 )
 def test_replicas_come_and_go_as_by_whole_partitions(
-    merged: bool, steps: list[tuple[str, int]]
+    merged: bool, interrupts: bool, steps: list[tuple[str, int]]
 ) -> None:
-    play, plain = Play.of("3.9.2", records=4), PlainKraft()
+    play = Play.of("3.9.2", records=4, interrupts=interrupts)
+    plain = PlainKraft(interrupts=interrupts)
     for verb, number in steps:
         what = SETS[number % len(SETS)] if verb == "reassign" else BROKERS[number % 3]
-        if verb == "skip" and not merged:
+        if (verb == "skip" and not merged) or (verb == "cancel" and not interrupts):
             continue
         can = play.can(f"{verb} {what}")
         assert verb == "send" or can is plain.can(verb, what)

@@ -38,12 +38,15 @@ scopes = st.builds(
     min_isr=st.sampled_from([1, 2]),
     unclean=st.booleans(),
     by_hand=st.booleans(),
+    interrupts=st.booleans(),
     by=st.sampled_from(["message", "round"]),
 )
 machines = st.builds(
     lambda kafka, scope: ModelSettings(
         kafka=kafka,
-        scope=scope if CATALOGUE[kafka].elects_by_hand else replace(scope, by_hand=False),
+        scope=scope
+        if CATALOGUE[kafka].elects_by_hand
+        else replace(scope, by_hand=False, interrupts=False),
     ).machine(),
     st.sampled_from(list(RELEASES)),
     scopes,

@@ -16,6 +16,7 @@ from highwater.checkers.model.protocol.state_layout import (
     newest,
     presumes,
     put,
+    replicas_of,
     set_isr,
 )
 
@@ -67,7 +68,7 @@ def _grow(s: State, k: Constants, leader: int, b: int) -> None:
         keep_eligible(s, k, isr_of(s, newest(s)), isr)
         set_isr(s, newest(s), isr)
         put(s, leader, layout.VIEW, isr)
-        complete(s, k)
+        complete(s, k, replicas_of(s, newest(s)))
 
 
 @rule
@@ -140,6 +141,6 @@ def admit(s: State, k: Constants, leader: int) -> bool:
     keep_eligible(s, k, isr_of(s, newest(s)), isr)
     set_isr(s, newest(s), isr)
     put(s, leader, layout.VIEW, isr)
-    complete(s, k)
+    complete(s, k, replicas_of(s, newest(s)))
     raise_hw(s, k, leader)
     return True

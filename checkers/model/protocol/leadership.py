@@ -26,14 +26,15 @@ def learn(s: State, k: Constants, b: int) -> bool:
     """Apply the controller's next decision. After a lost session, apply only the newest decision.
 
     With ZooKeeper a broker ignores a decision without a leader, and keeps its leader and its epoch
-    (``ReplicaManager.makeFollowers``). So it can miss an epoch.
+    (``ReplicaManager.makeFollowers``). So it can miss an epoch. But a member of the ISR that loses
+    its replica gets StopReplica.
     """
     applied, last = get(s, b, layout.APPLIED_DECISION), newest(s)
     if not is_up(s, b) or not (is_live(s, b) or (k[scope.K_KRAFT] and applied >= 0)):
         return False
     late = (int(s[layout.LATE_JOINERS]) >> b) & 1
     decision = last if late or applied < 0 else max(applied + 1, int(s[layout.DELIVERS]))
-    while not k[scope.K_KRAFT] and decision <= last and leader_of(s, decision) < 0:
+    while not k[scope.K_KRAFT] and decision <= last and _ignores(s, b, decision):
         decision += 1
     if applied >= last or decision > last:
         return False
@@ -43,6 +44,12 @@ def learn(s: State, k: Constants, b: int) -> bool:
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) & ~(1 << b) & 7
     apply_decision(s, k, b, decision, bool(k[scope.K_KRAFT]) or (applied >= 0 and not late))
     return True
+
+
+@rule
+def _ignores(s: State, b: int, decision: int) -> bool:
+    stops = isr_of(s, decision) & ~replicas_of(s, decision)
+    return leader_of(s, decision) < 0 and not (stops >> b) & 1
 
 
 @rule

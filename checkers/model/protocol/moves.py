@@ -21,7 +21,7 @@ from highwater.checkers.model.protocol.broker_process import (
     wipe,
 )
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
-from highwater.checkers.model.protocol.controller import elect_by_hand, reassign
+from highwater.checkers.model.protocol.controller import cancel, elect_by_hand, reassign
 from highwater.checkers.model.protocol.isr import admit, confirm, lag, shrink
 from highwater.checkers.model.protocol.leadership import learn, skip
 from highwater.checkers.model.protocol.replica_log import append, least_isr, raise_hw
@@ -52,7 +52,7 @@ class Move(IntEnum):
     Kinds up to LAG are commands from outside the cluster. The cluster takes the other steps by
     itself. RUN, TELL and SAVE occur only in a search by rounds (``rounds``); each combines many
     other steps. Kinds after SAVE occur only if the bounds allow batches, failovers, replaced disks,
-    delayed ISR requests, reassignments or elections by an operator.
+    delayed ISR requests, reassignments, elections by an operator or interruptions.
     """
 
     SEND = 0
@@ -84,6 +84,7 @@ class Move(IntEnum):
     ADMIT = 26
     REASSIGN = 27
     ELECT = 28
+    CANCEL = 29
 
 
 OF_TWO: Final = frozenset({Move.STOP, Move.EXPIRE, Move.LAG, Move.SHRINK})
@@ -103,7 +104,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     In a round, ``broker`` is a mask of the brokers that run. ``other`` is the successor for STOP
     and EXPIRE (the same broker means no successor), the follower for LAG and SHRINK, and the number
     of records for BATCH. For REASSIGN, ``broker`` is a mask of the new replicas, and ``other`` is
-    the preferred replica.
+    the preferred replica. For CANCEL, ``broker`` is the leader afterwards, or 0 for no leader.
     """
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
@@ -119,6 +120,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     spent |= {Move.FAILOVER: scope.failovers, Move.WIPE: scope.wipes}
     spent |= dict.fromkeys((Move.PROPOSE, Move.ADMIT), scope.joins)
     spent |= {Move.REASSIGN: scope.reassignments, Move.ELECT: scope.by_hand}
+    spent |= {Move.CANCEL: scope.interrupts and scope.reassignments}
     return np.array([row for row in rows if spent.get(row[0], 1)], dtype=np.int8)
 
 
@@ -258,6 +260,8 @@ def _rare(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
         return reassign(s, k, b, other)
     if kind == Move.ELECT:
         return elect_by_hand(s, k, b)
+    if kind == Move.CANCEL:
+        return cancel(s, k, b)
     return admit(s, k, b)
 
 

@@ -56,6 +56,8 @@ class Scope:
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
         by_hand: whether an operator may request an unclean election when no broker leads (KIP-460).
+        interrupts: whether an operator may cancel a reassignment in progress, or request another
+            one instead (KIP-455). The other one counts as one of the ``reassignments``.
         by: the unit of a step, ``message`` or ``round``. In a round some brokers run until they are
             idle, and the others are frozen. Real brokers can replay rounds.
         stops: whether the search includes clean shutdowns, which count as ``moves``.
@@ -79,6 +81,7 @@ class Scope:
     min_isr: int = 1
     unclean: bool = False
     by_hand: bool = False
+    interrupts: bool = False
     old_format: bool = False
     by: By = "message"
     stops: bool = True
@@ -105,7 +108,8 @@ K_FAILOVERS: Final = 11
 K_WIPES: Final = 12
 K_JOINS: Final = 13
 K_REASSIGNMENTS: Final = 14
-_FIRST_RULE: Final = 15
+K_INTERRUPTS: Final = 15
+_FIRST_RULE: Final = 16
 
 _RULES: Final = {field.name: _FIRST_RULE + n for n, field in enumerate(fields(Rules))}
 
@@ -151,6 +155,7 @@ def constants(scope: Scope, rules: Rules) -> Constants:
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
     settings += [int(scope.old_format), int(scope.by == "round")]
     settings += [scope.batch, scope.failovers, scope.wipes, scope.joins, scope.reassignments]
+    settings += [int(scope.interrupts)]
     switches = [int(getattr(rules, field.name)) for field in fields(rules)]
     return np.array([*bounds, *settings, *switches], dtype=np.int64)
 

@@ -213,6 +213,9 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     Move.PROPOSE: _propose,
     Move.ADMIT: _admit,
     Move.REASSIGN: _reassign,
+    Move.CANCEL: lambda _, __, ___, after: (
+        f"the operator cancels the reassignment; {_decided(after)}"
+    ),
     Move.ELECT: lambda _, __, ___, after: (
         f"an operator asks for an unclean election; {_decided(after)}"
     ),

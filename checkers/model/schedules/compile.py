@@ -150,7 +150,7 @@ def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
             sets = dict.fromkeys((_EVERYBODY, before, before & after, after))
             choices.append([running | 1 << a for running in sets] if kraft else [1 << a])
         else:
-            single = (1, 2, 4) if kind == Move.REASSIGN else ()
+            single = (1, 2, 4) if kind in (Move.REASSIGN, Move.CANCEL) else ()
             sets = dict.fromkeys(
                 (before & after, after, before, *single) if kraft else (0, before & after)
             )

@@ -52,7 +52,8 @@ _RENAMED: Final[dict[Move, Action]] = {
 """The names of a schedule's actions that differ from the names of the model's moves."""
 
 _UNPLAYABLE: Final = frozenset(
-    {Move.SKIP, Move.CONFIRM, Move.CHECKPOINT, Move.WIPE, Move.PROPOSE, Move.ADMIT, Move.REASSIGN}
+    {Move.SKIP, Move.CONFIRM, Move.CHECKPOINT, Move.WIPE, Move.PROPOSE, Move.ADMIT}
+    | {Move.REASSIGN, Move.CANCEL}
 )
 """Steps of the model that real brokers cannot replay one message at a time."""
 

@@ -20,12 +20,12 @@ Action = Literal[
     "send", "kill", "pause", "resume", "start", "stop", "move",
     "expire", "register", "elect", "learn", "skip", "truncate", "fetch", "ask", "receive",
     "lag", "shrink", "confirm", "expand", "checkpoint", "read", "run", "tell", "try",
-    "failover", "end-fetch", "wipe", "reassign", "elect-unclean", "observe",
+    "failover", "end-fetch", "wipe", "reassign", "cancel", "elect-unclean", "observe",
 ]  # fmt: skip
 
 COMMANDED: Final = frozenset(
     {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe"}
-    | {"reassign", "elect-unclean"}
+    | {"reassign", "cancel", "elect-unclean"}
 )
 """Actions that the replay performs by a command. For any other action, the replay waits until
 brokers take it. ``expire`` ends a session where ZooKeeper or KRaft allows that. In ``observe`` all

@@ -132,6 +132,7 @@ def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutc
         wipes=BOUNDS["wipes"][1],
         joins=BOUNDS["joins"][1],
         reassignments=BOUNDS["reassignments"][1],
+        interrupts=True,
         acks=schedule.acks,
         min_isr=schedule.min_isr,
         unclean=unclean,

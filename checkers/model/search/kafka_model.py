@@ -72,13 +72,18 @@ class ModelSettings:
 
         Raises:
             UsageError: the model does not know the release or a rule. Or the scope allows unclean
-                elections by an operator, and the release does not.
+                elections by an operator or interrupted reassignments, and the release does not.
         """
         rules = rules_of(self.kafka)
         if self.scope.by_hand and not CATALOGUE[self.kafka].elects_by_hand:
             raise UsageError(
                 f"in Kafka {self.kafka} an operator cannot request an unclean election",
                 hint="Choose 2.4 or a later release (KIP-460).",
+            )
+        if self.scope.interrupts and not CATALOGUE[self.kafka].interrupts_reassignments:
+            raise UsageError(
+                f"in Kafka {self.kafka} an operator cannot cancel or replace a reassignment",
+                hint="Choose 2.4 or a later release (KIP-455).",
             )
         return switch(rules, self.switched, Rules.__dataclass_fields__, "rule")
 

@@ -49,6 +49,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "pause": FaultFacts(state="paused", silent=True, idle=True, frozen=True),
     "jvm-pause": FaultFacts(state="paused", silent=True, idle=True, frozen=True),
     "zombie": FaultFacts(idle=True, frozen=True),
+    "cancel-reassign": FaultFacts(idle=True, frozen=True),
     "stop": FaultFacts(state="stopped", silent=True),
     "isolate": FaultFacts(state="isolated"),
     "partition": FaultFacts(state="cut off"),

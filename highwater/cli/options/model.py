@@ -229,6 +229,7 @@ def rare_bounds(scope: Scope) -> list[str]:
         "reassignment": scope.reassignments,
     }
     parts = [count(n, what) for what, n in rare.items() if n]
+    parts += ["interruptions"] if scope.interrupts else []
     return [*parts, f"{scope.batch} records in a batch"] if scope.batch > 1 else parts
 
 

@@ -15,6 +15,7 @@ from highwater.checkers.model.transactions.transaction_machine import (
 )
 from highwater.harness.runs.history import OPERATIONS
 from highwater.harness.runs.partition_trace import Leadership
+from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 from highwater.nemesis.model_replay.transaction_replay import transaction_plan
 
@@ -87,3 +88,17 @@ def test_a_new_leader_in_a_replay_of_transactions_is_like_any_other() -> None:
     )
     assert not observed.elects_anybody
     assert not list(wrong_elections(observed, trace))
+
+
+def test_the_scripted_partition_is_that_of_the_schedule() -> None:
+    traces = {n: Trace(partition=n, leaderships=[], lines={}, disks={}) for n in range(2)}
+    for schedule, partition in ((None, 0), ({"partition": 1}, 1), ({}, 0)):
+        observed = RunTraces(
+            plan=Plan(kafka="4.4.0", schedule=schedule),
+            status=RunStatus(phase="frozen"),
+            software=SoftwareHistory(first=Software.of("4.4.0")),
+            faults=[],
+            traces=traces,
+            ops=pa.Table.from_pylist([], schema=OPERATIONS),
+        )
+        assert observed.scripted.partition == partition

@@ -1,7 +1,7 @@
 """A planned move asks for an order and an election, and nothing else; a session can be taken."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -153,6 +153,26 @@ def test_on_kraft_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(HarnessError, match="refuses to elect the preferred leader of events-0"):
         mover.elect("events", 0)
     mover.close()
+
+
+def test_with_zookeeper_the_controller_alone_gets_a_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Done:
+        error_code = 0
+        responses = ()
+
+    sent: list[Any] = []
+
+    def ask_any(_: ProtocolClient, brokers: Sequence[int], request: Any) -> list[type[Done]]:  # noqa: ANN401
+        sent.append((*brokers, request.topics[0].partitions[0].replicas))
+        return [Done]
+
+    monkeypatch.setattr(ProtocolClient, "ask_any", ask_any)
+    view, brokers = Written(), {**BROKERS, 9: BROKERS[1]}
+    leadership.request(view, brokers, "events", 0, None)
+    leadership.request(view, brokers, "events", 0, (2, 1))
+    assert sent == [(9, None), (9, [2, 1])]
 
 
 def test_a_session_password_is_what_java_draws() -> None:

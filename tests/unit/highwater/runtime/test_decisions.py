@@ -56,6 +56,9 @@ class FakeCluster:
         assert awaited
         self._ask("reassign")
 
+    def cancel_reassignment(self, _topic: str, _partition: int) -> None:
+        self._ask("cancel_reassignment")
+
     def move_leader(self, _topic: str, _partition: int, _broker: int) -> None:
         self._ask("move_leader")
 
@@ -113,12 +116,14 @@ def recording(tmp_path: Path) -> Recording:
 def test_answers_are_recorded(recording: Recording) -> None:
     recording.cluster.configure("events", {"a": "1", "b": None})
     recording.cluster.reassign("events", 3, [2, 1])
+    recording.cluster.cancel_reassignment("events", 3)
     recording.cluster.add_partitions("events", {4: [1, 3], 5: [3, 2]})
     recording.cluster.move_leader("events", 0, 2)
     assert recording.rows() == [
         ("answered", "setting", None, "a", "1", None),
         ("answered", "setting", None, "b", None, None),
         ("answered", "replicas", 3, None, "2,1", None),
+        ("unanswered", "replicas", 3, None, None, None),
         ("answered", "replicas", 4, None, "1,3", None),
         ("answered", "replicas", 5, None, "3,2", None),
         ("answered", "leader", 0, None, "2", None),

@@ -1,6 +1,7 @@
 """Faults that would wait for what another fault holds up do not begin, or wait for less."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,10 +27,13 @@ class Made:
     ) -> None:
         states = {one: "paused" if one == asleep else "running" for one in (1, 2, 3)}
         self.brokers = {one: SimpleNamespace(id=one, state=states[one]) for one in states}
+        for node in self.brokers.values():
+            node.pause = partial(setattr, node, "state", "paused")
+            node.resume = partial(setattr, node, "state", "running")
         self.release = SimpleNamespace(coordination=kafka)
         self.isr = isr
         self.looks_left = in_sync_after
-        self.assigned: list[tuple[int, ...]] = []
+        self.assigned: list[tuple[int | str, ...]] = []
 
     def probe(self) -> "Made":
         return self
@@ -46,8 +50,15 @@ class Made:
             self.isr = self.isr if self.looks_left > 0 else (1, 2, 3)
         return PartitionState(leader=1, leader_epoch=0, isr=self.isr)
 
-    def reassign(self, *move: Any) -> None:  # noqa: ANN401 - a topic, a partition, its replicas
-        self.assigned.append(tuple(move[-1]))
+    def controller(self) -> int:
+        return 2
+
+    def reassign(self, *move: Any, awaited: bool = True) -> None:  # noqa: ANN401 - a topic, a partition, its replicas
+        self.assigned.append((*move[-1], *(() if awaited else ("not awaited",))))
+
+    def cancel_reassignment(self, *_: object) -> None:
+        paused = [node.id for node in self.brokers.values() if node.state == "paused"]
+        self.assigned.append(("cancelled while paused", *paused))
 
 
 def test_no_replica_is_taken_away_while_one_in_sync_is_paused() -> None:
@@ -59,6 +70,18 @@ def test_no_replica_is_taken_away_while_one_in_sync_is_paused() -> None:
     with pytest.raises(NothingDoneError, match="events has replicas that are not in sync"):
         list(leadership.reassign(cast("Cluster", asleep), aim))
     assert not asleep.assigned
+
+
+def test_a_return_is_cancelled_while_the_broker_is_paused_and_never_on_the_controller() -> None:
+    aim = FaultTarget(broker=None, topic=Topic(), partition=0, choice=0.0)
+    whole = Made((1, 2, 3))
+    assert len(list(leadership.cancel_reassign(cast("Cluster", whole), aim))) == 1
+    cancelled: list[tuple[int | str, ...]] = [
+        (1, 2, 3, "not awaited"),
+        ("cancelled while paused", 3),
+    ]
+    assert whole.assigned == [(1, 2), *cancelled, (1, 2, 3)]
+    assert whole.brokers[3].state == "running"
 
 
 def test_a_broker_is_decommissioned_when_its_replicas_are_in_sync_again(

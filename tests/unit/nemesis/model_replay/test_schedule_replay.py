@@ -134,6 +134,9 @@ class Stage:
         assert not awaited
         self.done.append(f"reassign {topic}-{partition} to {replicas}")
 
+    def cancel_reassignment(self, topic: str, partition: int) -> None:
+        self.done.append(f"cancel {topic}-{partition}")
+
     def end_session(self, broker: int) -> None:
         self.done.append(f"end {broker}")
         self.live.discard(broker)
@@ -292,12 +295,12 @@ def test_the_leader_is_frozen_first(stage: Stage) -> None:
 
 
 def test_replicas_are_asked_for_and_not_awaited(stage: Stage) -> None:
-    steps = (step("reassign", replicas=(C, A), held={B}),)
+    steps = (step("reassign", replicas=(C, A), held={B}), step("cancel", A, held={B}))
     schedule = Schedule(kafka="0.10.2.2", partition=1, steps=steps)
     stage.context = context(stage, schedule)
     stage.tested = ("events", 1)
     play(stage.context, schedule)
-    assert stage.done == ["pause 3", "reassign events-1 to [4, 2]"]
+    assert stage.done == ["pause 3", "reassign events-1 to [4, 2]", "cancel events-1"]
     made = plan(schedule, "4.4.0")
     assert (made.topic.partitions, made.brokers) == (2, 3)
 

@@ -176,6 +176,12 @@ ELSEWHERE = [
         "fetch C",
         "C fetches from A: gets nothing new; C is in sync, and the reassignment is complete: A ",
     ),
+    (
+        "3.9.2",
+        "reassign AB, reassign ABC",
+        "cancel A",
+        "the operator cancels the reassignment; A is to lead in epoch 2, ISR {A, B}",
+    ),
 ]
 
 

@@ -232,6 +232,24 @@ def test_replicas_that_come_and_go_become_a_schedule_of_the_second_partition() -
     assert predict(schedule, rules_of("3.9.2"), unclean=False).lost == ()
 
 
+CANCELLED = (
+    "reassign AB, run ABC, kill B, expire B B, run AC, reassign ABC, run AC, stop A C, run C, "
+    "send C, cancel A, run C, reassign ABC, start B, stop B C, run C"
+)
+"""The only log in sync is deleted. Its broker is added again, and leads as soon as B has left."""
+
+
+def test_a_cancellation_becomes_a_step() -> None:
+    bounds = {"failures": 1, "moves": 2, "reassignments": 3, "records": 1, "interrupts": True}
+    example = found(CANCELLED, "acked-kept", "3.9.2-zk", **bounds)
+    assert "--interrupts" in example.command
+    schedule = compile_for(Counterexample.from_json(example.to_json()), "3.9.2-zk")
+    steps = {step.action: step for step in schedule.steps}
+    assert brief(steps["cancel"]) == ("cancel", 0, [2])
+    assert (steps["cancel"].expect.leader, steps["cancel"].expect.isr) == (-1, frozenset({2}))
+    assert predict(schedule, rules_of("3.9.2-zk"), unclean=False).lost == ("m1",)
+
+
 BY_HAND = "send A, kill B, expire B B, run A, kill A, expire A A, start B, elect B, run B"
 
 

@@ -148,9 +148,10 @@ class ClusterHealer:
         """Wait until every broker lists all brokers in its metadata, for some seconds.
 
         Until the controller notices the end of a broker's session, all metadata still lists that
-        broker. In Kafka 0.10.2, the deletion of a topic with a replica on such a broker never ends,
-        and the controller creates no topics any more (docs/findings/stuck-deletion.md). A KRaft
-        controller has no such problem: it remembers which broker must delete which replica.
+        broker. In Kafka 0.10.2, the deletion of a topic with a replica on such a broker never ends
+        (``from OfflineReplica to ReplicaDeletionIneligible failed``), and the controller creates no
+        topics any more. A KRaft controller has no such problem: it remembers which broker must
+        delete which replica.
         """
         if self.kafka.coordination == "kraft":
             return

@@ -7,6 +7,7 @@ import pytest
 
 from highwater.api import JudgedRun, judge_all
 from highwater.campaigns.model_schedules import Source, is_reproduced, planned_replay
+from highwater.checkers.model.schedules.compile import compile_for
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN
@@ -14,6 +15,7 @@ from highwater.harness.runs.missed_step import StateDifference
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
 from highwater.runtime.campaign import Campaign
+from tests.support.model_dsl import CANCELLED, found
 from tests.support.schedules import LOSS, ZOMBIE, two_moves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("spark"), pytest.mark.timeout(600)]
@@ -85,6 +87,18 @@ def test_a_leader_that_is_shut_down_last_loses_what_all_replicas_seemed_to_hold(
     assert one.run.status().problems == ()
     assert (lost(one), one.verdict.verdict) == ({"m1"}, "invalid")
     assert one.verdict.ledger.acknowledged == one.verdict.ledger.sent
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kafka", ["2.8.2", "3.9.2-zk"])
+def test_a_cancelled_reassignment_deletes_the_only_log_in_sync(kafka: str, tmp_path: Path) -> None:
+    bounds = {"failures": 1, "moves": 2, "reassignments": 3, "records": 1, "interrupts": True}
+    schedule = compile_for(found(CANCELLED, "acked-kept", kafka, **bounds), kafka)
+    [one] = judged(kafka, tmp_path, schedule)
+    assert one.run.status().problems == ()
+    assert (lost(one), one.verdict.verdict) == ({"m1"}, "invalid")
+    assert one.model is not None
+    assert one.model.status == "as-predicted"
 
 
 @pytest.mark.parametrize(

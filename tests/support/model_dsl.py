@@ -17,6 +17,8 @@ from highwater.checkers.model.protocol.moves import ROUNDS, Move, apply
 from highwater.checkers.model.protocol.readable_state import State, decode
 from highwater.checkers.model.protocol.rules_by_release import rules_of
 from highwater.checkers.model.protocol.scope import Scope, constants, initial
+from highwater.checkers.model.search.kafka_model import Counterexample, ModelSettings
+from highwater.checkers.model.search.paths import play
 
 BROKERS = "ABC"
 PLENTY: Mapping[str, Any] = {
@@ -97,3 +99,23 @@ def row_of(move: str) -> tuple[int, int, int]:
     numbers = [int(name) if name.isdecimal() else BROKERS.index(name) for name in names]
     first, second = (*numbers, 0, 0)[:2]
     return int(kind), first, second
+
+
+def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexample:  # noqa: ANN401
+    """A path by rounds whose last move breaks an invariant."""
+    scope = Scope(**{"failures": 0, "moves": 3, "by": "round", **bounds})
+    setting = ModelSettings(kafka=kafka, scope=scope)
+    machine = setting.machine()
+    rows = [row_of(move) for move in script.split(", ")]
+    breach = setting.counterexample(invariant, ()).breach(machine)
+    leaps = play(machine, rows, breach)
+    assert leaps is not None
+    assert [leap.move for leap in leaps] == rows
+    return setting.counterexample(invariant, leaps)
+
+
+CANCELLED = (
+    "reassign AB, run ABC, kill B, expire B B, run AC, reassign ABC, run AC, stop A C, run C, "
+    "send C, cancel A, run C, reassign ABC, start B, stop B C, run C"
+)
+"""The only log in sync is deleted. Its broker is added again, and leads as soon as B has left."""

@@ -1,7 +1,5 @@
 """A counterexample becomes a schedule that real brokers can follow, or it is said why not."""
 
-from typing import Any
-
 import pytest
 
 from highwater.checkers.model.protocol.rules_by_release import rules_of
@@ -21,26 +19,13 @@ from highwater.checkers.model.search.situations import (
 from highwater.harness.base.errors import UsageError
 from highwater.nemesis.model_replay.schedule_replay import plan
 from tests.browser.lineage import lost
-from tests.support.model_dsl import row_of
+from tests.support.model_dsl import CANCELLED, found, row_of
 
 TWO_MOVES = "send A, run ABC, move B, move C, run C"
 """C hears of both moves at once: it cuts off what it did not know to be committed, and leads."""
 
 KRAFT = "send A, run AB, move C, run BC, move A, run AC, move B, run B"
 """A never hears that C led in between, and commits by what B held before it truncated its log."""
-
-
-def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexample:  # noqa: ANN401
-    """A path by rounds whose last move breaks an invariant."""
-    scope = Scope(**{"failures": 0, "moves": 3, "by": "round", **bounds})
-    setting = ModelSettings(kafka=kafka, scope=scope)
-    machine = setting.machine()
-    rows = [row_of(move) for move in script.split(", ")]
-    breach = setting.counterexample(invariant, ()).breach(machine)
-    leaps = play(machine, rows, breach)
-    assert leaps is not None
-    assert [leap.move for leap in leaps] == rows
-    return setting.counterexample(invariant, leaps)
 
 
 def brief(step: ScheduleStep) -> tuple[object, ...]:
@@ -230,13 +215,6 @@ def test_replicas_that_come_and_go_become_a_schedule_of_the_second_partition() -
     assert (schedule.steps[-1].expect.leader, schedule.steps[-1].expect.leo) == (1, {1: 0})
     assert predict(schedule, rules_of("4.4.0"), unclean=False).lost == ("m1",)
     assert predict(schedule, rules_of("3.9.2"), unclean=False).lost == ()
-
-
-CANCELLED = (
-    "reassign AB, run ABC, kill B, expire B B, run AC, reassign ABC, run AC, stop A C, run C, "
-    "send C, cancel A, run C, reassign ABC, start B, stop B C, run C"
-)
-"""The only log in sync is deleted. Its broker is added again, and leads as soon as B has left."""
 
 
 def test_a_cancellation_becomes_a_step() -> None:

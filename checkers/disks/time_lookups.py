@@ -10,30 +10,44 @@ Markers of transactions count as records. These responses are not judged:
 - an offset from the HW on, because the record may be younger than the request.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
+import pyarrow.compute as pc
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import WRONG_LOOKUP, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import always
 from highwater.checkers.disks.log_ends import log_ends
+from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark import kafka_log
 from highwater.harness.runs.history import LOOKUPS_TABLE
 from highwater.harness.runs.verdict import Witness
 
-_REPLICA: Final = ("run", "broker", "partition")
-_COLUMNS: Final = (*_REPLICA, "offset", "last_offset", "timestamp_ms")
+_COLUMNS: Final = ["offset", "last_offset", "timestamp_ms"]
+NO_TIME: Final = -1
 
 LAST_OF_BATCH: Final = "the last record of its batch"
 """Words of the note about a response that is the offset of a batch instead of a record."""
 
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Row = dict[str, Any]
+Leader = tuple[int, int]
+"""A broker, and a partition."""
+
+
+class Log(NamedTuple):
+    """The records of a log: their offsets, their batches' last offsets, and their timestamps."""
+
+    offsets: Numbers
+    last_offsets: Numbers
+    times: Numbers
 
 
 def _idle(_tables: Tables, case: RunFiles) -> str:
@@ -68,63 +82,19 @@ def _evidence(row: Row) -> tuple[Witness, ...]:
 )
 def wrong_lookup(tables: Tables) -> pa.Table:
     """Return the responses to requests with a time that do not agree with the leader's disk."""
-    responses = list(_responses(tables))
-    if not responses:
-        return SCHEMA.empty_table()
-    leaders = {tuple(row[name] for name in _REPLICA) for row in responses}
-    segments = [
-        segment
-        for case in tables.cases
-        for segment in case.segments
-        if (segment.run, segment.broker, segment.partition) in leaders
-    ]
-    log = kafka_log.read_segments(tables.spark, segments, _COLUMNS)
-    numbered = pa.Table.from_pylist(
-        [{**row, "number": n} for n, row in enumerate(responses)], _RESPONSES
-    )
-    time = F.col("timestamp_ms")
-    on_disk = (
-        log.join(F.broadcast(tables.local(numbered)), [*_REPLICA])
-        .where((F.col("offset") >= F.col("start")) & (F.col("offset") < F.col("hw")))
-        .groupBy("number")
-        .agg(
-            F.min(F.when(time >= F.col("time"), F.col("offset"))).alias("first"),
-            F.max(time).alias("largest"),
-            F.max_by(F.struct("offset", "last_offset"), F.struct(time, -F.col("offset"))).alias(
-                "newest"
-            ),
-            F.max(F.when(F.col("offset") == F.col("answer"), time)).alias("there"),
-        )
-    )
-    rows = [
-        _anomaly(row, says)
-        for seen in sorted(on_disk.toArrow().to_pylist(), key=lambda row: row["number"])
-        if (says := _wrong(row := responses[seen["number"]], seen))
-    ]
+    rows = []
+    for case, leader, responses in _responses(tables):
+        log = _log(tables, case, *leader)
+        rows += [_anomaly(case, row, says) for row in responses if (says := _wrong(row, log))]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-_RESPONSES: Final = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("run", pa.string()),
-        ("broker", pa.int32()),
-        ("partition", pa.int32()),
-        ("start", pa.int64()),
-        ("hw", pa.int64()),
-        ("time", pa.int64()),
-        ("answer", pa.int64()),
-    ]
-)
-
-
-def _responses(tables: Tables) -> Iterator[Row]:
-    """Yield the responses whose leader's disk has every record that the leader could return."""
+def _responses(tables: Tables) -> Iterator[tuple[RunFiles, Leader, list[Row]]]:
+    """Yield each leader with its responses, if its disk has every record that it could return."""
     ends = {(end.run, end.broker, end.partition): end for end in log_ends(tables)}
     for case in tables.cases:
-        if not case.status.quiesced or case.compacted:
-            continue
-        for row in case.rows(LOOKUPS_TABLE):
+        judged: dict[Leader, list[Row]] = defaultdict(list)
+        for row in case.rows(LOOKUPS_TABLE) if case.status.quiesced and not case.compacted else ():
             end = ends.get((case.key, row["broker"], row["partition"]))
             if end is None or end.damaged or end.first is None or end.last is None:
                 continue
@@ -132,31 +102,54 @@ def _responses(tables: Tables) -> Iterator[Row]:
                 continue
             if row["timestamp_ms"] is None and end.first < row["start"]:
                 continue  # the index of a segment also has timestamps before the log start
-            place = {name: row[name] for name in ("broker", "partition", "start", "hw")}
-            times = {"time": row["timestamp_ms"], "answer": row["offset"]}
-            yield {"run": case.key, "topic": case.plan.topic.name, **place, **times}
+            judged[row["broker"], row["partition"]].append(row)
+        yield from ((case, leader, responses) for leader, responses in judged.items())
 
 
-def _wrong(response: Row, seen: Row) -> str:
+def _log(tables: Tables, case: RunFiles, broker: int, partition: int) -> Log:
+    """Read the log of a leader; its records are in the order of their offsets."""
+    segments = [
+        segment
+        for segment in case.segments
+        if (segment.broker, segment.partition) == (broker, partition)
+    ]
+    if any(segment.remote for segment in segments):
+        table = kafka_log.read_segments(tables.spark, segments, _COLUMNS).toArrow()
+    else:
+        batches = [part.select(_COLUMNS) for s in segments for part in read_segment(s)]
+        table = pa.Table.from_batches(batches)
+    table = table.filter(pc.is_valid(table["offset"])).sort_by("offset")
+    times = pc.fill_null(table["timestamp_ms"], NO_TIME)
+    columns = [table["offset"], table["last_offset"], times]
+    return Log(*(column.to_numpy() for column in columns))
+
+
+def _wrong(response: Row, log: Log) -> str:
     """Return how a response differs from the disk, as a sentence; empty if it does not."""
-    answer, hw, time, first = response["answer"], response["hw"], response["time"], seen["first"]
+    answer, hw, time = response["offset"], response["hw"], response["timestamp_ms"]
+    inside = slice(*np.searchsorted(log.offsets, (response["start"], hw)))
+    offsets, times = log.offsets[inside], log.times[inside]
+    if not len(offsets) or (answer is not None and answer >= hw and time is None):
+        return ""
     returned = "no offset" if answer is None else f"offset {answer}"
-    younger = answer is not None and answer >= hw
     if time is None:
-        if younger or seen["largest"] == (None if answer is None else seen["there"]):
+        newest = int(np.argmax(times))
+        if times[newest] == NO_TIME or times[newest] in times[offsets == answer]:
             return ""
-        newest = seen["newest"]
-        batch = f" That is {LAST_OF_BATCH}." if answer == newest["last_offset"] else ""
-        right = f"which the record at {newest['offset']} has"
+        last = answer == log.last_offsets[inside][newest]
+        batch = f" That is {LAST_OF_BATCH}." if last else ""
+        right = f"which the record at {offsets[newest]} has"
         return f"it returned {returned} for the largest timestamp, {right}.{batch}"
-    if answer == first or (first is None and younger):
+    later = np.flatnonzero(times >= time)
+    first = int(offsets[later[0]]) if len(later) else None
+    if answer == first or (first is None and answer >= hw):
         return ""
     right = "no record is so young" if first is None else f"the first such record is at {first}"
     return f"it returned {returned} for records from time {time} on, but {right}."
 
 
-def _anomaly(response: Row, says: str) -> Row:
-    place = {"partition": response["partition"], "offset": response["answer"]}
+def _anomaly(case: RunFiles, response: Row, says: str) -> Row:
+    place = {"partition": response["partition"], "offset": response["offset"]}
     copy = {**place, "broker": response["broker"], "note": says}
-    head = {"run": response["run"], "kind": WRONG_LOOKUP, "topic": response["topic"]}
+    head = {"run": case.key, "kind": WRONG_LOOKUP, "topic": case.plan.topic.name}
     return {**head, **place, "copies": [copy]}

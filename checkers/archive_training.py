@@ -3,6 +3,7 @@
 The training run is its own process, because a process can start only one JVM.
 """
 
+import contextlib
 import os
 import shutil
 import struct
@@ -11,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -50,8 +52,15 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """End this process when its standard input closes, because its parent process has ended."""
+    """End this process when its standard input closes, because its parent process has ended.
+
+    A JVM that is just starting would not end by itself: it fails when it writes its port into the
+    folder that this process removes, and one of its threads goes on.
+    """
     sys.stdin.read()
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
     os._exit(1)
 
 

@@ -169,7 +169,7 @@ class RunFiles:
     @property
     def compacted(self) -> bool:
         """True if Kafka may remove records from the middle of this run's topic."""
-        return "compact" in self.plan.topic.config.get("cleanup.policy", "")
+        return self.plan.topic.compacted
 
     @property
     def copyless(self) -> bool:

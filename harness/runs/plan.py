@@ -101,6 +101,11 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return {name: value for name, value in settings.items() if value}
 
     @property
+    def compacted(self) -> bool:
+        """True if Kafka may remove records from the middle of this topic."""
+        return "compact" in self.config.get("cleanup.policy", "")
+
+    @property
     def expires(self) -> bool:
         """True if brokers delete records that are older than a limit."""
         return self.settings().get("retention.ms") != "-1"

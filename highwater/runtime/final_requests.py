@@ -44,8 +44,8 @@ def looks_up_times(plan: Plan) -> bool:
 
     Compaction may remove a record after the request, so compacted topics are left out.
     """
-    compacted = "compact" in plan.topic.config.get("cleanup.policy", "")
-    return plan.external is None and not compacted and release(plan.kafka).wire.list_offsets > 0
+    supported = release(plan.kafka).wire.list_offsets > 0
+    return plan.external is None and not plan.topic.compacted and supported
 
 
 def look_up_times(

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
 from highwater.checkers.explain.evidence.evidence_links import event_link
 from highwater.checkers.explain.observations import Observation
 from highwater.checkers.explain.tolerances import WITHIN
 from highwater.checkers.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.facts import facts_of
-from highwater.harness.runs.faults.intervals import NEVER
+from highwater.harness.runs.faults.intervals import NEVER, FaultInterval
 from highwater.harness.runs.partition_trace import Leadership
 
 
@@ -46,10 +47,17 @@ def _elected(
         return
     if observed.elects_anybody or trace.was_eligible(before, now):
         return
+    if any(_forgets(fault, before, now) for fault in observed.faults):
+        return
     too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
     if too_small and observed.software.may_have("elr", now.time_ns):
         return  # an eligible leader replica (KIP-966) may be elected; no broker reports these
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
+
+
+def _forgets(fault: FaultInterval, before: Leadership, now: Leadership) -> bool:
+    """Return whether a controller lost its disk, and so perhaps the quorum the earlier decision."""
+    return fault.name == CONTROLLER_DISK_LOSS and before.time_ns <= fault.start_ns <= now.time_ns
 
 
 def _changed(

@@ -23,7 +23,7 @@ from highwater.checkers.explain.evidence.successions import SUCCESSION
 from highwater.checkers.explain.evidence.unanswered_sends import UNANSWERED
 from highwater.checkers.explain.evidence.unfenced_members import processed_twice
 from highwater.checkers.explain.forks import fork
-from highwater.checkers.explain.lost_records import lost, vanished
+from highwater.checkers.explain.lost_records import lost, replaced, vanished
 from highwater.checkers.explain.observations import Observation
 from highwater.checkers.explain.other_anomalies import (
     corrupt,
@@ -78,6 +78,7 @@ _EXPLAIN: Final[Mapping[str, Callable[[RunTraces, Row], Chain]]] = {
     **_EXPLAINERS,
     "lost-write": lost,
     "vanished": vanished,
+    "inconsistent-offsets": lambda observed, row: replaced(observed, row) or seen(observed, row),
     "int-nonmonotonic-send": reordered,
     "stale-commit": forgotten,
     "two-owners": forgotten,

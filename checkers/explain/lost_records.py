@@ -67,6 +67,24 @@ def vanished(observed: RunTraces, anomaly: Row) -> Chain:
     return if_observed(_replaced(case), rules, case)
 
 
+def replaced(observed: RunTraces, anomaly: Row) -> Chain | None:
+    """Explain why clients know two records at one offset: the earlier record is gone.
+
+    In a compacted topic this record may not count as lost, because its key has a later value.
+
+    Returns:
+        The explanation; None if it is not known why the earlier record is gone.
+    """
+    steps = sorted(
+        anomaly["steps"] or (), key=lambda step: step["complete_ns"] or step["invoke_ns"]
+    )
+    for explain in (vanished, lost) if steps else ():
+        chain = explain(observed, {**anomaly, "value": steps[0]["value"]})
+        if not chain.why_not:
+            return chain
+    return None
+
+
 def _unanswered(case: LostRecord) -> Chain:
     links = first(UNANSWERED, case)
     why_not = "No fault disturbed the record's leader when the record was sent."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
 from highwater.checkers.explain.evidence.evidence_links import (
     Links,
     Row,
@@ -120,6 +121,30 @@ def _removed_by_fault(case: Succession) -> Links:
         before = case.begun_ns <= fault.effect_ns and fault.start_ns <= case.start.time_ns
         if fault.broker == case.start.broker and before:
             return case.ack, fault_link(fault), case.election
+    return ()
+
+
+@explains(
+    CONTROLLER_DISK_LOSS,
+    FAULT,
+    "A controller lost its disk, and another ISR than that of the record was decided again.",
+    needs=STARTS,
+)
+def _elected_from_old_isr(case: Succession) -> Links:
+    """Return links if the new leader was out of the ISR before a controller lost its disk.
+
+    A voter with an empty disk may elect a controller that lacks the decision (KIP-595).
+    """
+    broker = case.start.broker
+    for fault in case.observed.faults:
+        if fault.name == CONTROLLER_DISK_LOSS and fault.start_ns <= case.start.time_ns:
+            row = case.trace.leadership(fault.start_ns)
+            if row is not None and broker not in row.isr:
+                says = (
+                    f"The ISR was {', '.join(map(str, sorted(row.isr)))}, without broker {broker}."
+                )
+                isr = event_link(CONTROLLER_DISK_LOSS, says, row, broker)
+                return case.ack, isr, fault_link(fault), case.election
     return ()
 
 
@@ -328,6 +353,7 @@ SUCCESSION: Final = (
     _elected_uncleanly,
     _elected_without,
     _removed_by_fault,
+    _elected_from_old_isr,
     _cut_to_its_hw,
     _cut_at_unknown_epoch,
     _joined_without,

@@ -180,6 +180,27 @@ def test_a_broker_that_is_being_started_may_join_the_isr(
     assert len(found) == wrong
 
 
+@pytest.mark.parametrize(
+    ("fault", "at_s", "wrong"),
+    [("controller-disk-loss", 5, 0), ("controller-kill", 5, 1), ("controller-disk-loss", 20, 1)],
+)
+def test_a_controller_with_an_empty_disk_may_elect_from_an_older_isr(
+    fault: str, at_s: int, wrong: int, tmp_path: Path
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="3.3.2-kraft")
+    run.leader(2, 0, [1, 2, 3])
+    run.tick(2_000)
+    run.leader(2, 1, [2, 3])
+    run.now_ns = at_s * 1_000 * MS
+    run.fault(fault, None, "controller 100 is killed")
+    run.now_ns = 10_000 * MS
+    run.leader(1, 2, [1])
+    observed = observe(run.write())
+    [trace] = observed.traces.values()
+    found = [link.rule for link in wrong_elections(observed, trace)]
+    assert found == ["elections"] * wrong
+
+
 def test_a_session_may_end_though_there_was_no_fault(tmp_path: Path) -> None:
     """A run at load 42: a broker that had every record was fenced before the first fault."""
     run = RunBuilder(tmp_path / "run", kafka="4.4.0")

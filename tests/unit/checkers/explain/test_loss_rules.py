@@ -12,6 +12,7 @@ from highwater.checkers.explain.evidence.lost_record import LostRecord
 from highwater.checkers.explain.evidence.other_losses import OTHERWISE
 from highwater.checkers.explain.evidence.successions import SUCCESSION, Succession
 from highwater.checkers.explain.evidence.unanswered_sends import UNANSWERED
+from highwater.checkers.explain.lost_records import replaced
 from highwater.checkers.explain.software import Software, SoftwareChange, SoftwareHistory
 from highwater.checkers.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.explain.trace import (
@@ -245,6 +246,11 @@ AGAIN = Situation(
     lines=(leads(0, 0), cut(3, SENT + 1), leads(2, ACKED - 1)),
 )
 
+FORGOTTEN = Situation(
+    rows=(QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1, 3)), NEXT),
+    faults=(fault("controller-disk-loss", None, ACKED, ELECTED - 1),),
+)
+
 EXPLAINED = {
     "fault": replace(CALM, faults=(fault("kill", 1, SENT),)),
     "retry": replace(CALM, clients=(ClientLogLine(SENT + SECOND, "Timed out"),)),
@@ -261,6 +267,7 @@ EXPLAINED = {
     "unclean": Situation(unclean=True, start=UNCLEAN),
     "acks": Situation(acks="1"),
     "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 3),)),
+    "controller-disk-loss": FORGOTTEN,
     "epochs": Situation(kafka="0.10.2.2", lines=(cut(3),)),
     "epoch_on_election": Situation(
         kafka="0.11.0.3", lines=(unknown_epoch(ELECTED - SECOND), cut(3))
@@ -300,6 +307,7 @@ NOT_EXPLAINED = {
     "unclean": Situation(unclean=False, start=UNCLEAN),
     "acks": Situation(acks="all"),
     "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 2),)),
+    "controller-disk-loss": replace(FORGOTTEN, rows=(QUIET, NEXT)),
     "epochs": Situation(kafka="0.11.0.3", lines=(cut(3),)),
     "epoch_on_election": Situation(kafka="2.0.1", lines=(unknown_epoch(ELECTED - SECOND), cut(3))),
     "join_from_epoch_start": Situation(
@@ -318,6 +326,28 @@ NOT_EXPLAINED = {
     "retention": replace(OLD, lines=expired(3)),
 }
 """The same with one thing changed: too late, another broker or offset, settings or release."""
+
+
+@pytest.mark.parametrize(
+    ("unclean", "read_ns", "rules"),
+    [
+        ("unclean", ACKED, ["read", "unclean"]),
+        (None, ACKED, None),
+        ("unclean", ELECTED + 2, None),
+    ],
+)
+def test_two_records_at_an_offset_follow_from_the_loss_of_the_earlier_one(
+    unclean: str | None, read_ns: int, rules: list[str] | None
+) -> None:
+    start = replace(START, unclean=unclean)
+    record = Situation(unclean=True, start=start, starts=(start,)).record()
+    read = {"kind": "read", "process": "c0", "partition": 0, "offset": 3, "value": "m3"}
+    ops = [read | {"invoke_ns": read_ns - 1, "complete_ns": read_ns, "outcome": "ok"}]
+    observed = replace(record.observed, ops=pa.Table.from_pylist(ops, schema=OPERATIONS))
+    steps = [{"value": "m4", "complete_ns": ELECTED + 1}, {"value": "m3", "complete_ns": read_ns}]
+    anomaly = {"kind": "inconsistent-offsets", "partition": 0, "offset": 3, "value": None}
+    chain = replaced(observed, anomaly | {"steps": steps})
+    assert (chain and [link.rule for link in chain.links]) == rules
 
 
 def test_every_rule_is_tested() -> None:

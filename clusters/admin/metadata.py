@@ -414,6 +414,16 @@ def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
     return int(response.controller_id)
 
 
+def require_answer(controller: Address, *, timeout_s: float = 1.0) -> None:
+    """Send DescribeQuorum to a KRaft controller, which need not be the leader.
+
+    Raises:
+        UnreachableError: the controller does not respond.
+    """
+    with contextlib.closing(BrokerConnection(controller, timeout_s=timeout_s)) as connection:
+        connection.ask(quorum_request(version=1))
+
+
 def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
     """Return a ZooKeeper's response to ``srvr``: its mode, or the reason why it serves no requests.
 

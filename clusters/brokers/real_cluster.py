@@ -17,6 +17,7 @@ from highwater.clusters.admin.metadata import (
     KraftView,
     ZooKeeperView,
     known_leader,
+    require_answer,
     zookeeper_status,
 )
 from highwater.clusters.admin.probe import ClusterProbe
@@ -48,6 +49,8 @@ from highwater.harness.releases.catalogue import Release
 
 _EPOCH = re.compile(rb"Successfully registered broker \d+ with broker epoch (\d+)")
 _GONE_S = 10.0
+_TELLS_LEADER = (3, 7)
+"""The first release whose controllers answer DescribeCluster (KIP-919)."""
 
 
 class RealBroker(RealNode):
@@ -233,13 +236,23 @@ class RealCluster(AdministeredCluster):
         states = [controller.state for controller in self._controllers.values()]
         majority = 2 * states.count("running") > len(states)
         if self._release.coordination == "kraft":
-            if known_leader(address) < 0 and majority:
+            if self._release.number >= _TELLS_LEADER:
+                leader = known_leader(address)
+            else:
+                require_answer(address)
+                leader = self._quorum_leader()
+            if leader < 0 and majority:
                 raise UnreachableError("the KRaft quorum has no leader")
         elif len(states) > 1 and not majority:
             zookeeper_status(address)
         else:
             with contextlib.closing(ZooKeeperView({controller_id: address})) as view:
                 view.live_brokers()
+
+    def _quorum_leader(self) -> int:
+        with contextlib.closing(self._view()) as view, contextlib.suppress(UnreachableError):
+            return view.controller()
+        return -1
 
     @property
     def bootstrap(self) -> str:

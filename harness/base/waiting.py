@@ -1,8 +1,12 @@
 """Functions that wait for a condition, with a time limit and a message."""
 
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from highwater.harness.base.errors import WaitTimeoutError
@@ -98,3 +102,12 @@ class SteadyCondition(Generic[_T]):
         if self._since is None:
             self._since = now
         return now - self._since >= self._for_s
+
+
+def place_of(thread: threading.Thread) -> str:
+    """Return a thread's name and, if the thread runs, the line of Python that it executes."""
+    frame = sys._current_frames().get(thread.ident or 0)  # noqa: SLF001 - no other way to a stack
+    if frame is None:
+        return thread.name
+    last = traceback.extract_stack(frame)[-1]
+    return f"{thread.name} ({Path(last.filename).name}, line {last.lineno}: {last.line})"

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
-from highwater.harness.base.waiting import await_condition
+from highwater.harness.base.waiting import await_condition, place_of
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import (
@@ -376,7 +376,7 @@ class RunningWorkload:
         while self._steered:
             self._steered.pop().leave()
         self._drain()
-        stuck = [thread.name for thread in self._threads if thread.is_alive()]
+        stuck = [place_of(thread) for thread in self._threads if thread.is_alive()]
         self._threads = []
         if self._sender is not None:
             self._sender.finish(limit_s=self._answer_limit_s)

@@ -1,12 +1,13 @@
 """Waiting for a condition, for an attempt to succeed, and for what has to hold for a while."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from highwater.clusters.core.interfaces import PartitionState
 from highwater.harness.base.errors import WaitTimeoutError
-from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition
+from highwater.harness.base.waiting import NotYetError, SteadyCondition, await_condition, place_of
 from highwater.harness.clients.groups.final_offsets import GroupAnswer
 
 
@@ -73,3 +74,21 @@ def test_without_a_condition_any_result_will_do() -> None:
     assert await_condition(attempt, what="it", limit_s=60, every_s=0, passing=(OSError,)) == ""
     with pytest.raises(StopIteration):  # whatever is not said to pass, does not
         await_condition(attempt, what="it", limit_s=60)
+
+
+def test_a_thread_that_does_not_end_is_told_with_its_place() -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def run() -> None:
+        begun.set()
+        end.wait()
+
+    thread = threading.Thread(target=run, name="reader")
+    assert place_of(thread) == "reader"
+    thread.start()
+    assert begun.wait(30)
+    seen = place_of(thread)
+    end.set()
+    thread.join()
+    assert seen.startswith("reader (")
+    assert ".py, line " in seen

@@ -73,10 +73,9 @@ _CONTROLLERS_NOTE: Final = (
     ". Targets of their faults are these ids (`controller-kill@101`) and"
     f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}. If no node leads, `leader` is any"
     " node. Only one such fault is active at a time.\n\n"
-    "After `controller-disk-loss` a KRaft controller has its old id, but has forgotten records that"
-    " it acknowledged. A record that only this controller and the leader had may be lost. Only runs"
-    " with `controller-leave` or `controller-replace` use KIP-853's directory ids, which detect"
-    " this (since 3.9, kraft.version 1).\n\n"
+    "After `controller-disk-loss` a KRaft controller has its old id, and"
+    " [votes](findings/static-quorum.md). Only runs with `controller-leave` or `controller-replace`"
+    " have a dynamic quorum.\n\n"
     "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
     " learns of its successor.\n"
 )

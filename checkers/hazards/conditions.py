@@ -323,18 +323,19 @@ class Controllers(_Condition, frozen=True):
     """The condition on the number of voters in the KRaft quorum."""
 
     count: int
+    comparison: Literal[">=", "="] = "="
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return f"controllers = {self.count}"
+        return f"controllers {self.comparison} {self.count}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return yes, no or unknown for this cluster."""
         actual = situation.cluster.controllers
         if actual is None:
             return ConditionAnswer(holds="unknown", why="the voters of the quorum")
-        if actual == self.count:
+        if actual == self.count or (self.comparison == ">=" and actual > self.count):
             return YES
         return ConditionAnswer(holds="no", why=f"the cluster's quorum has {actual} voters")
 

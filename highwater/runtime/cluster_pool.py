@@ -102,7 +102,7 @@ class ClusterPool:
             program = replace(program, out=f"{program.out}-{number}")
         plan = replace(plan, topic=topic, program=program)
         needs = find_story(plan.story).needs if plan.story is not None else None
-        alone = needs is not None and (needs.one_controller or needs.spoils)
+        alone = needs is not None and (needs.controllers > 0 or needs.spoils)
         if alone:
             self._drop(ClusterKey.of(plan))
         run = store.create(plan, now=datetime.now(UTC), name=name)

@@ -35,8 +35,11 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
     predicted = story.predict(release(plan.played_on), plan)
     lost = {anomaly.value for anomaly in verdict.anomalies if anomaly.kind == "lost-write"}
     forked = {anomaly.offset for anomaly in verdict.anomalies if anomaly.kind == "divergence"}
-    others = {(row.kind, row.value or "") for row in verdict.anomalies if row.breaks}
-    others = {(kind, value) for kind, value in others if kind not in ("lost-write", "divergence")}
+    others = {
+        (row.kind, None if (row.kind, None) in predicted.others else row.value or "")
+        for row in verdict.anomalies
+        if row.breaks and row.kind not in ("lost-write", "divergence")
+    }
     as_told = story.harm is None or others == predicted.others  # the model lacks other releases
     return lost == predicted.lost and forked == predicted.forked and as_told
 

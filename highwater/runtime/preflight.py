@@ -12,6 +12,7 @@ from highwater.clusters.releases.jars import remote_storage_jars
 from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
+from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import Release, release
 from highwater.harness.releases.client_choice import (
     KAFKA_PYTHON,
@@ -184,18 +185,18 @@ def _check_limits(plan: Plan) -> None:
             raise limits.out_of_range(value, least, most, what)
 
 
-def check_controllers(count: int) -> None:
+def check_controllers(controllers: int) -> None:
     """Raise an error if the number of controllers or ZooKeepers is wrong.
 
     Raises:
         UsageError: the number is wrong; the message names the possible numbers.
     """
     least, most = limits.CONTROLLERS
-    if not least <= count <= most:
-        raise limits.out_of_range(count, least, most, "controllers")
-    if count % 2 == 0:
+    if not least <= controllers <= most:
+        raise limits.out_of_range(controllers, least, most, "controllers")
+    if controllers % 2 == 0:
         raise UsageError(
-            f"{count} controllers tolerate only as many failures as {count - 1}",
+            f"{controllers} controllers tolerate only as many failures as {controllers - 1}",
             hint="Use an odd number: 1, 3 or 5.",
         )
 
@@ -289,9 +290,9 @@ def _check_story(plan: Plan, story: Story) -> None:
             hint=f"Use --min-isr {story.min_isr_most}, or a nemesis, which works with any "
             "--min-isr.",
         )
-    if plan.controllers > 1 and story.needs.one_controller:
+    if story.needs.controllers not in {0, plan.controllers}:
         raise UsageError(
-            f"the story {story.name} needs a single controller",
+            f"the story {story.name} needs {count(story.needs.controllers, 'controller')}",
             hint="Leave --controllers out.",
         )
     if plan.topic.added != story.needs.added or plan.topic.partitions <= story.needs.added:

@@ -76,7 +76,8 @@ def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         start_nodes(victims)
 
 
-def _settled_voters(kafka: Release, _: str) -> str:
+def fixed_voters(kafka: Release, _: str = "") -> str:
+    """Return why a release cannot change the voters of a running quorum; empty if it can."""
     if kafka.coordination == "kraft" and kafka.number >= _KIP_853:
         return ""
     return "only KRaft from 3.9 on can add and remove voters of a running quorum (KIP-853)"
@@ -86,7 +87,7 @@ def _settled_voters(kafka: Release, _: str) -> str:
     "controller-leave",
     at="coordination",
     needs=CONTROLLERS,
-    why_not=_settled_voters,
+    why_not=fixed_voters,
     spares_majority=True,
     changes_voters=True,
 )
@@ -106,7 +107,7 @@ def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     "controller-replace",
     at="coordination",
     needs=CONTROLLERS,
-    why_not=_settled_voters,
+    why_not=fixed_voters,
     spares_majority=True,
     changes_voters=True,
 )

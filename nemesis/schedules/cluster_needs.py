@@ -27,7 +27,8 @@ def dynamic_quorum(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that does not exist.
     """
-    return any(fault.changes_voters for fault in _faults(plan))
+    by_story = plan.story in STORIES and STORIES[plan.story].needs.dynamic_quorum
+    return by_story or any(fault.changes_voters for fault in _faults(plan))
 
 
 def clocks(plan: Plan) -> bool:

@@ -98,7 +98,7 @@ class Prediction:
         lost: ids of the acknowledged records that are lost at the end.
         forked: offsets at which in-sync replicas hold different records at the end.
         others: kind and value of every other anomaly that breaks a promise; ``{topic}`` is the
-            name of the run's topic.
+            name of the run's topic, and None any value.
     """
 
     lost: frozenset[str] = frozenset()
@@ -139,7 +139,9 @@ class StoryNeeds:
             empty, the story needs no relay.
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
-        one_controller: whether the cluster must have a single controller.
+        controllers: the number of controllers that the cluster must have, which no later run uses;
+            0: any number.
+        dynamic_quorum: whether the voters of the quorum must be changeable (KIP-853).
         spoils: whether no later run can use the cluster.
         partitions: the number of partitions that the topic must have at first.
         tiered: whether brokers have a remote tier.
@@ -161,7 +163,8 @@ class StoryNeeds:
     wire: Literal["", "nodes", "clients"] = ""
     transactions: bool = False
     idempotent: bool = False
-    one_controller: bool = False
+    controllers: int = 0
+    dynamic_quorum: bool = False
     spoils: bool = False
     partitions: int = 1
     tiered: bool = False
@@ -337,6 +340,7 @@ class Story:
             kafka=kafka,
             driver=driver,
             brokers=self.brokers,
+            controllers=self.needs.controllers or 1,
             story=self.name,
             seed=seed,
             topic=Topic(

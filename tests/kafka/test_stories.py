@@ -123,6 +123,8 @@ AT_NIGHT = {
         Cell("recreated-calmly"),
         Cell("controller-unclean"),
         Cell("topic-clean"),
+        Cell("static-quorum", min_isr=2),
+        Cell("dynamic-quorum", min_isr=2),
         Cell("expired-unread"),
         Cell("local-retention"),
         Cell("too-large", client="java:2.8.2"),

@@ -67,7 +67,6 @@ NO_HAZARDS: Final = {
     "leaders-from-memory": "unseen",
     "cancelled-reassignment": "operator",
     "pending-error": "hangs",
-    "swapped-requests": "order",
     "no-first-position": "program",
     "passed-in-work": "program",
     "read-again": "program",

@@ -27,6 +27,7 @@ def test_a_new_healthy_cluster_has_only_what_has_no_cure() -> None:
     assert [advice.hazard.id for advice in every if advice.status == "can lose"] == [
         "elected-again",
         "empty-last-leader",
+        "static-quorum",
     ]
     assert not [advice for advice in every if advice.status == "cannot tell"]
     assert worst(every) == "can lose"
@@ -36,7 +37,7 @@ def test_a_new_healthy_cluster_has_only_what_has_no_cure() -> None:
 def test_two_replicas_and_acks_all_lose_only_with_an_empty_last_leader() -> None:
     every = evaluate(cluster("4.4.0", topic(replicas=2)), SAID)
     losing = [advice.hazard.id for advice in every if advice.status == "can lose"]
-    assert losing == ["empty-last-leader"]
+    assert losing == ["empty-last-leader", "static-quorum"]
 
 
 def test_what_no_cluster_tells_is_asked_for() -> None:
@@ -328,6 +329,25 @@ def test_one_controller_loses_what_the_cluster_is(
     facts = replace(cluster(kafka), controllers=controllers)
     found = {advice.hazard.id: advice for advice in evaluate(facts, {})}
     assert found["one-controller"].status == status
+
+
+@pytest.mark.parametrize(
+    ("kafka", "controllers", "features", "status"),
+    [
+        ("4.4.0", 3, {}, "can lose"),
+        ("3.3.2-kraft", 3, {}, "can lose"),
+        ("4.4.0", 5, {"kraft.version": 0}, "can lose"),
+        ("4.4.0", 3, {"kraft.version": 1}, "guarded"),
+        ("4.4.0", 1, {}, "guarded"),
+        ("4.4.0", None, {}, "cannot tell"),
+        ("3.9.2-zk", None, None, "not affected"),
+    ],
+)
+def test_an_empty_disk_votes_if_the_voters_are_fixed(
+    kafka: str, controllers: int | None, features: dict[str, int] | None, status: str
+) -> None:
+    facts = replace(cluster(kafka, features=features), controllers=controllers)
+    assert of(facts, "static-quorum").status == status
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,11 @@ ENDINGS: dict[str, Ending] = {
     "largest-timestamp": lambda kafka, *_: (
         found(("wrong-lookup", "")) if kafka.number < (3, 8) else NOTHING
     ),
+    # A voter with an empty disk votes, unless its new disk has another id.
+    "static-quorum": lambda *_: Prediction(
+        lost=frozenset({"m3"}), others=frozenset({("lost-decision", None)})
+    ),
+    "dynamic-quorum": lambda *_: NOTHING,
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
@@ -158,6 +163,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("failed-copies", "expired-unread", "local-retention"), (3, 6)),
     **dict.fromkeys(("controller-unclean", "topic-clean"), (3, 9)),
     "too-large": (0, 11),
+    "dynamic-quorum": (3, 9),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
@@ -183,7 +189,7 @@ def test_the_ending_of_a_story_follows_from_release_and_settings(name: str) -> N
     first = SINCE.get(name, (0,))
     kraft = name in {
         *("recreated-topic", "recreated-calmly", "controller-unclean", "topic-clean"),
-        *("inherited-settings", "stated-settings"),
+        *("inherited-settings", "stated-settings", "static-quorum", "dynamic-quorum"),
     }
     assert played == {
         kafka.name
@@ -396,7 +402,7 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
     ending = Prediction(others=frozenset({("lost-decision", f"topic {topic} was created")}))
     assert find_story("lost-metadata").predict(release("4.4.0"), plan) == ending
     check_plan(plan)
-    with pytest.raises(UsageError, match="a single controller"):
+    with pytest.raises(UsageError, match="needs 1 controller"):
         check_plan(msgspec.structs.replace(plan, controllers=3))
 
 
@@ -407,6 +413,8 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
         ("replaced-disk", "2.4.1", "its leaders do not ask the controller to change an ISR"),
         ("lost-metadata", "3.9.2-zk", "its controllers do not report"),
         ("lost-metadata", "3.3.2", "its controllers do not report"),
+        ("static-quorum", "3.9.2-zk", "has no KRaft controllers"),
+        ("dynamic-quorum", "3.7.2", "only KRaft from 3.9 on can add and remove voters"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
         ("old-timestamp", "0.9.0.1", "uses the files' modification times"),

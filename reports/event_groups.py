@@ -72,7 +72,9 @@ def actors(witnesses: Sequence[Witness]) -> list[int]:
 def title(name: str, witnesses: Sequence[Witness]) -> str:
     """Return a beat's title: ``Brokers 1 and 2 are killed``, ``Wipe on broker 3``."""
     ids = actors([w for w in witnesses if beat(w) == name])
-    faults = [*dict.fromkeys(w.what for w in witnesses if beat(w))]
+    happened = [w for w in witnesses if beat(w)]
+    of_brokers = [w for w in happened if actors([w])]
+    faults = [*dict.fromkeys(w.what for w in of_brokers or happened)]
     verbs = {
         "fault": ("is ", "are ", " and ".join(facts_of(fault).state or fault for fault in faults)),
         "healed": ("is ", "are ", "back"),

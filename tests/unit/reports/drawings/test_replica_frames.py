@@ -163,6 +163,8 @@ def test_a_beat_is_called_after_who_acted() -> None:
     assert title("fault", elected) == "Unclean-election on broker 2"
     both = [*elected, witness(2, "nemesis", "wipe", None, "The disk of broker 3 is empty.")]
     assert title("fault", both) == "Unclean-election and wipe on brokers 2 and 3"
+    emptied = witness(2, "nemesis", "controller-disk-loss", None, "Controller 100 is killed.")
+    assert title("fault", [*killed, emptied]) == "Broker 7 is killed"
     assert title("elected", [witness(1, "controller", "elected", 1, "No leader.")]) == "New leader"
 
 

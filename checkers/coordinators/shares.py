@@ -23,6 +23,8 @@ from highwater.harness.runs.store import COORDINATOR_TOPICS
 TOPIC: Final = COORDINATOR_TOPICS[2]
 STEPS_BACK: Final = "start offset"
 """The beginning of the sentence about a start offset that is lower than before."""
+RESET: Final = "no start offset"
+"""The beginning of the sentence about a snapshot that removes the start offset."""
 
 _FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
 _FINAL_STATES: Final = frozenset((2, 4))
@@ -130,7 +132,9 @@ class SharesLog:
                 f" {before.snapshot_epoch}"
             )
         elif not record.whole or record.state_epoch == before.state_epoch:
-            if 0 <= record.start < share.start:
+            if record.whole and record.start < 0 <= share.start:
+                why, reopened = f"{RESET} follows {share.start}", range(share.start)
+            elif 0 <= record.start < share.start:
                 why = f"{STEPS_BACK} {record.start} follows {share.start}"
                 if record.start < share.first:
                     why = f"the {why}, and is lower than the first, {share.first}"

@@ -30,7 +30,10 @@ FLEXIBLE_FETCH: Final = 12
 _TOPIC_IDS: Final = 13
 _REPLICA_IS_TAGGED: Final = 15
 _REPLICA_STATE: Final = 1
-_BROKER_CLIENT = re.compile(r"(?:raft-client-|broker-)?(\d+)(?:-(?:fetcher|txn-marker).*)?")
+_BROKER_CLIENT = re.compile(
+    r"(?:(?:raft|AddPartitionsManager|Persister)-client-|broker-)?(\d+)"
+    r"(?:-(?:fetcher|txn-marker).*)?"
+)
 _ISR_NODE = re.compile(rb"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _I16, _I32, _I64 = (struct.Struct(form) for form in (">h", ">i", ">q"))
 
@@ -332,9 +335,9 @@ def sender(head: Header, frame: Buffer) -> int | None:
     """Return the id of the broker that sent a request; None for a client or an unknown sender.
 
     A broker's client id contains its node id: ``2`` (between broker and controller),
-    ``broker-2-fetcher-0``, ``raft-client-2``. But up to 0.10.2, a fetcher's client id contains the
-    leader's id (``ReplicaFetcherThread``). So for a Fetch, this function uses the request's replica
-    id.
+    ``broker-2-fetcher-0``, ``raft-client-2``, ``Persister-client-2`` (to a share coordinator). But
+    up to 0.10.2, a fetcher's client id contains the leader's id (``ReplicaFetcherThread``). So for
+    a Fetch, this function uses the request's replica id.
     """
     if head.api == FETCH:
         replica = fetch(frame, head).replica

@@ -3,15 +3,15 @@
 The log shows each cause. The group was removed while its first offsets were in an open transaction
 (KAFKA-19163). A transaction ended late, and removed the offsets of the producer's next transaction
 (KAFKA-17507). The group became classic before a member of KIP-848 joined (KAFKA-20845). A late
-write set back the start offset of a share group. One cause is in the log of a broker: it could not
-load the coordinator's partition.
+write set back the start offset of a share group, or the late message that initializes its state
+removed it. One cause is in the log of a broker: it could not load the coordinator's partition.
 """
 
 from typing import Final
 
 from highwater.checkers.coordinators.groups import DOWNGRADED
 from highwater.checkers.coordinators.offsets import ENDS, REMOVES_GROUP
-from highwater.checkers.coordinators.shares import STEPS_BACK
+from highwater.checkers.coordinators.shares import RESET, STEPS_BACK
 from highwater.checkers.explain.evidence.evidence_links import (
     AnomalyCase,
     Links,
@@ -31,6 +31,7 @@ _REMOVED_GROUP: Final = "KAFKA-19163"
 _LATE_END: Final = "KAFKA-17507"
 _DOWNGRADE: Final = "KAFKA-20845"
 _STEP_BACK: Final = "share-step-back"
+_LATE_INITIALIZE: Final = "late-initialize"
 _UNLOADED: Final = "unloaded-coordinator"
 
 
@@ -84,6 +85,17 @@ def _late_share_write(case: AnomalyCase) -> Links:
 
 
 @explains(
+    _LATE_INITIALIZE,
+    hazard_of_release(_LATE_INITIALIZE),
+    "The share coordinator initialized a state that it already had.",
+)
+def _late_initialize(case: AnomalyCase) -> Links:
+    """Return links for the log's records, if one of them removes the group's start offset."""
+    reset = any(record["note"].startswith(RESET) for record in _records(case))
+    return _links(case, _LATE_INITIALIZE, SHARE_GROUPS) if reset else ()
+
+
+@explains(
     "unloaded",
     hazard_of_release(_UNLOADED),
     "The coordinator answered although it could not load the groups' offsets.",
@@ -121,7 +133,7 @@ def _links(case: AnomalyCase, rule: str, topic: str = POSITIONS) -> Links:
 
 
 contradiction: Final = Explainer(
-    (_removed, _late_end, _forgotten_downgrade, _late_share_write, _unloaded),
+    (_removed, _late_end, _forgotten_downgrade, _late_share_write, _late_initialize, _unloaded),
     "The log shows no removed group, no earlier transaction of the producer, no group that became"
     " classic, and no start offset that steps back. No broker logged that it could not load it.",
 )

@@ -4,7 +4,9 @@ A group without a committed offset begins where ``auto.offset.reset`` says (Cons
 KIP-1327). This happens in a new partition, which a consumer finds only when it refreshes its
 metadata. It also happens after the group's offsets have expired (``offsets.retention.minutes``,
 KIP-211). Up to 4.3 a share group begins in a new partition where ``share.auto.offset.reset`` says
-(KAFKA-20742).
+(KAFKA-20742). Every share group begins there again if the leader changes before the group has
+acknowledged a record of the partition: only then is its start offset stored
+(``SharePartition.maybeInitialize``).
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,10 @@ from highwater.checkers.explain.evidence.evidence_links import (
     Links,
     Row,
     acknowledged,
+    event_link,
+    fault_link,
+    leader_changes,
+    leader_of,
     refuse,
 )
 from highwater.checkers.explain.evidence.licences import (
@@ -42,6 +48,9 @@ from highwater.harness.runs.history import OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 SHARE_HAZARD: Final = "KAFKA-20742"
 SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
+UNSAVED_START: Final = "unsaved-start"
+UNSEEN_RECORD: Final = "unseen-record"
+_ANSWERS: Final = frozenset(("accept", "release", "reject"))
 
 
 @explains(
@@ -78,6 +87,77 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
         return refuse(why, *links)
     begun = _shared(first, added_ns, group) if begins is None else _reset(begins, first, added_ns)
     return Chain(links=(*links, begun))
+
+
+@explains(
+    UNSAVED_START,
+    hazard_of_release(UNSAVED_START),
+    "The leader changed before the share group had acknowledged a record of the partition.",
+    needs=LEADERS,
+)
+def _before_its_start_was_stored(case: AnomalyCase) -> Links:
+    """Return links if the next leader began after the record, and no start offset was stored."""
+    observed, anomaly = case.observed, case.anomaly
+    send = observed.suspects.get(anomaly["value"])
+    trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
+    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    given = [row for row in journal if row["event"] == "acquired"]
+    before = [row for row in given if row["offset"] < anomaly["offset"]]
+    beyond = [row for row in given if row["offset"] > anomaly["offset"]]
+    if send is None or trace is None or not before or not beyond:
+        return ()
+    began_ns, next_ = ended_ns(before[0]), beyond[0]
+    stored = any(
+        row["event"] in _ANSWERS and row["outcome"] == OK and ended_ns(row) < ended_ns(next_)
+        for row in journal
+    )
+    changes = [
+        now
+        for partition, _, now in leader_changes(observed, began_ns, ended_ns(next_))
+        if partition == anomaly["partition"]
+    ]
+    if stored or not changes:
+        return ()
+    says = f"{leader_of(changes[-1])} led. No start offset of {group} was stored, because its"
+    return (
+        acknowledged(observed, trace, send),
+        event_link(
+            UNSAVED_START,
+            f"{says[:1].upper()}{says[1:]} members had acknowledged no record of the partition.",
+            changes[-1],
+            changes[-1].leader,
+        ),
+        ExplanationLink(
+            rule=UNSAVED_START,
+            says=f"So the group began at the position of share.auto.offset.reset. The next record"
+            f" that {next_['process']} received is at offset {next_['offset']}.",
+            event=f"{next_['process']}: acquired",
+            time_ns=next_["complete_ns"],
+        ),
+    )
+
+
+@explains(
+    UNSEEN_RECORD,
+    hazard_of_release(UNSEEN_RECORD),
+    "The responses that delivered the record to the share group were lost.",
+)
+def _never_received(case: AnomalyCase) -> Links:
+    """Return links for the first fault that took a member's responses from the record's send on."""
+    observed, anomaly = case.observed, case.anomaly
+    send = observed.suspects.get(anomaly["value"])
+    trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
+    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    beyond = [
+        row for row in journal if row["event"] == "acquired" and row["offset"] > anomaly["offset"]
+    ]
+    if send is None or trace is None or not beyond:
+        return ()
+    for fault in observed.faults:
+        takes = "ShareFetch.answer" in fault.says
+        if takes and fault.start_ns <= ended_ns(beyond[0]) and send["invoke_ns"] <= fault.until_ns:
+            return (acknowledged(observed, trace, send), fault_link(fault))
+    return ()
 
 
 @explains(
@@ -274,6 +354,12 @@ def _returned(answer: Row) -> ExplanationLink:
 foreign: Final = Explainer((_of_an_earlier_topic,))
 
 undelivered: Final = Explainer(
-    (_after_its_offset_expired, _before_its_beginning, _committed_at_work),
+    (
+        _after_its_offset_expired,
+        _before_its_beginning,
+        _before_its_start_was_stored,
+        _never_received,
+        _committed_at_work,
+    ),
     "The history does not show where the group began.",
 )

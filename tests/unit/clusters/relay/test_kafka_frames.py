@@ -122,6 +122,8 @@ def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
         ("rdkafka", -1, kafka_frames.FETCH, None),
         ("2", -1, kafka_frames.LEADER_AND_ISR, 2),
         ("raft-client-2", -1, 52, 2),
+        ("AddPartitionsManager-client-2", -1, 24, 2),
+        ("Persister-client-2", -1, 83, 2),
         ("broker-2-txn-marker-sender", -1, 27, 2),
         ("rdkafka", -1, 3, None),
         ("highwater-probe", -1, 3, None),

@@ -128,7 +128,8 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     assert {"no-elr-before-4.0", "KAFKA-20732"} <= ids["ends"]
     elr = {"upgrade-without-elr", "last-known-leader", "removed-but-eligible", "empty-last-leader"}
     java = {"KAFKA-18641", "KAFKA-20332"}
-    assert ids["begins"] == {*elr, *java, "own-share-state", "full-heartbeat"}
+    share = {"own-share-state", "unsaved-start", "late-initialize", "unseen-record"}
+    assert ids["begins"] == {*elr, *java, *share, "full-heartbeat"}
     assert "elected-again" in ids["stays"]
     assert not ids["stays"] & (ids["ends"] | ids["begins"])
     assert document["command"] == (

@@ -121,6 +121,12 @@ ENDINGS: dict[str, Ending] = {
     "share-step-back": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
     ),
+    # A share group's start offset is stored with the first acknowledgement.
+    "unsaved-start": lambda *_: found(("undelivered", "m1"), ("undelivered", "m2")),
+    # A share group's limit counts deliveries that no member received.
+    "unseen-record": lambda *_: found(("undelivered", "m1")),
+    # The share coordinator initializes a state that it already has.
+    "late-initialize": lambda *_: found(("coordinator-contradiction", "")),
     # In 4.0.2, and from 4.1.1 to 4.3, a coordinator forgets that a group is classic again.
     "downgraded-group": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if kafka.number < (4, 4) else NOTHING
@@ -155,7 +161,8 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
     **dict.fromkeys(("busy-coordinator", "unloaded-groups"), (0, 11)),
-    "share-step-back": (4, 2),
+    **dict.fromkeys(("share-step-back", "unsaved-start"), (4, 2)),
+    **dict.fromkeys(("unseen-record", "late-initialize"), (4, 2)),
     "downgraded-group": (4, 0, 2),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),

@@ -116,6 +116,22 @@ def test_a_share_group_that_steps_back_is_explained_by_a_late_write(
     assert rules(run, only(tmp_path, run)) == ({rule} if rule else set())
 
 
+@pytest.mark.parametrize("accepted", [0, 3])
+@pytest.mark.parametrize("kafka", ["4.1.2", "4.4.0"])
+def test_a_share_group_that_is_initialized_again(tmp_path: Path, kafka: str, accepted: int) -> None:
+    """The record below the removed start offset is explained; another acceptance is not."""
+    log = [share_state(SNAPSHOT, -1), share_state(UPDATE, 3), share_state(SNAPSHOT, -1)]
+    run = shared_log(tmp_path, kafka, log, accepted=accepted)
+    rows = found(tmp_path, run)
+    explained = [{"late-initialize"}, {"late-initialize"} if accepted < 3 else set()]
+    assert [rules(run, row) for row in rows] == explained
+
+
+def test_an_update_without_a_start_offset_keeps_it(tmp_path: Path) -> None:
+    log = [share_state(SNAPSHOT, -1), share_state(UPDATE, 3), share_state(UPDATE, -1)]
+    assert found(tmp_path, shared_log(tmp_path, "4.4.0", log)) == []
+
+
 def test_a_leader_epoch_that_steps_back_is_not_explained(tmp_path: Path) -> None:
     run = shared_log(tmp_path, "4.3.1", [share_state(SNAPSHOT, 1, 1), share_state(UPDATE, 1, 0)])
     assert not rules(run, only(tmp_path, run))

@@ -62,6 +62,62 @@ def test_where_a_group_began_explains_what_it_was_not_given(
 
 
 @pytest.mark.parametrize(
+    ("kafka", "accepted", "moved", "explained"),
+    [
+        ("4.4.0", "info", True, True),
+        ("4.4.0", "ok", True, False),  # with it, the leader stored the start offset
+        ("4.4.0", "info", False, False),
+        ("4.0.2", "info", True, False),  # without share groups
+    ],
+)
+def test_a_start_that_was_not_stored_explains_what_a_share_group_was_not_given(
+    tmp_path: Path, kafka: str, accepted: str, moved: bool, explained: bool
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=Workload(producers=0, share=1))
+    run.leader(1, 0, [1, 2, 3])
+    run.join(GROUP, process="share-0")
+    run.everywhere([(0, 0, "w0")])
+    run.journal("acquired", "share-0", 0, group=GROUP)
+    run.everywhere([(0, 0, "m1")])
+    if moved:
+        run.leader(2, 1, [1, 2, 3])
+    run.journal("accept", "share-0", 0, group=GROUP, outcome=accepted)
+    run.everywhere([(1, 0, "m2")])
+    run.journal("acquired", "share-0", 2, group=GROUP)
+    copy = COPY | {"partition": 0, "offset": 1}
+    found = finding(run, "undelivered", partition=0, offset=1, value="m1", copies=[copy])
+    assert found.verdict == ("explained" if explained else "unexplained")
+    if explained:
+        assert [link.rule for link in found.because] == ["acks=all", *2 * ["unsaved-start"]]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "api", "explained"),
+    [
+        ("4.4.0", "ShareFetch.answer", True),
+        ("4.4.0", "Produce.answer", False),
+        ("4.1.2", "ShareFetch.answer", False),
+    ],
+)
+def test_lost_responses_explain_a_record_that_a_share_group_was_not_given(
+    tmp_path: Path, kafka: str, api: str, explained: bool
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka=kafka, workload=Workload(producers=0, share=1))
+    run.leader(1, 0, [1, 2, 3])
+    run.join(GROUP, process="share-0")
+    run.fault("drop-message", None, f"to be dropped: {api} *>client:share-0 times=0")
+    run.everywhere([(0, 0, "m1")])
+    run.fault("drop-message", None, f"no longer dropped: {api} *>client:share-0", phase="heal")
+    run.everywhere([(0, 0, "m2")])
+    run.journal("acquired", "share-0", 1, group=GROUP)
+    copy = COPY | {"partition": 0}
+    found = finding(run, "undelivered", partition=0, offset=0, value="m1", copies=[copy])
+    assert found.verdict == ("explained" if explained else "unexplained")
+    if explained:
+        assert [link.rule for link in found.because] == ["acks=all", "drop-message"]
+
+
+@pytest.mark.parametrize(
     ("minutes", "away_s", "sought", "explained"),
     [
         ("1", 61, None, True),

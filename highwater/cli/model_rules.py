@@ -49,7 +49,8 @@ def rules(
     if other is not None:
         named = None if kafka == "all" else parse_values.names(kafka)
         listed = quorum_table(named) if quorum else transaction_table(client, named)
-        _show_other(f"Rules of {other}", listed, as_json=as_json)
+        title = "Rules of the quorum" if quorum else f"Rules of transactions with {client}"
+        _show_other(title, listed, as_json=as_json)
         return
     releases = ORDER if kafka == "all" else parse_values.names(kafka)
     rules = {name: rules_of(name) for name in releases}

@@ -291,7 +291,9 @@ def _append(s: State, k: Constants, leader: int, value: int) -> None:
 def _raise_hw(s: State, k: Constants, leader: int) -> None:
     """Raise the HW to what a majority of the voters has (``LeaderState.maybeUpdateHighWatermark``).
 
-    A leader that is not in the voter set does not count itself, and resigns after the commit.
+    A leader that is not in the voter set does not count itself, and resigns after the commit. In
+    4.4.0 it goes on to lead if the request for its removal timed out before the commit
+    (``RemoveVoterHandler.highWatermarkUpdated``); the model does not have this.
     """
     put(s, leader, layout.FETCHED + leader, get(s, leader, layout.LEO))
     voters, hw = voters_of(s, leader), get(s, leader, layout.LEO)

@@ -36,8 +36,8 @@ _ALL_HOLD: Final = "all hold"
 _ALSO_HOLD: Final = (
     "`model-results.json` also has searches with other bounds, in which all invariants hold"
 )
-_USUAL: Final = {"records": 3, "transactions": 2}
-"""Bounds of a search in the transaction model, if the page states no other bounds."""
+_USUAL: Final = {"records": 3, "transactions": 2, "voters": 3, "epochs": 3, "decisions": 1}
+"""Bounds of a search of transactions or of the quorum, if the page states no other bounds."""
 _FAILURES: Final = "0 failures"
 """The failures of a search, if the page states no other number."""
 _RANGES: Final = {
@@ -105,15 +105,16 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
 
 
-class SearchedTransactions(msgspec.Struct, frozen=True, kw_only=True):
-    """One search of transactions: its unusual bounds, and its result.
+class SearchedOther(msgspec.Struct, frozen=True, kw_only=True):
+    """One search of transactions or of the quorum: its bounds, and its result.
 
     Attributes:
+        client: the client of a search of transactions.
         broken: each invariant that can be broken, with the number of steps.
     """
 
     kafka: str
-    client: str
+    client: str = ""
     bounds: Mapping[str, int]
     switched: Mapping[str, bool] = {}
     states: int
@@ -128,7 +129,8 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[Searched, ...] = ()
     replays: tuple[MeasuredReplay, ...] = ()
     mutations: tuple[Mutation, ...] = ()
-    transactions: tuple[SearchedTransactions, ...] = ()
+    transactions: tuple[SearchedOther, ...] = ()
+    quorum: tuple[SearchedOther, ...] = ()
 
 
 def model() -> str:
@@ -150,7 +152,8 @@ def model_results() -> str:
     blocks = {
         "searches": lambda: searches(results.scopes),
         "replays": lambda: replays(results.replays),
-        "transaction-searches": lambda: transaction_searches(results.transactions),
+        "transaction-searches": lambda: other_searches(results.transactions),
+        "quorum-searches": lambda: other_searches(results.quorum),
     }
     return _with_blocks("model-results.md", blocks)
 
@@ -238,7 +241,7 @@ def _since(releases: str) -> str:
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
-def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
+def other_searches(measured: Sequence[SearchedOther]) -> str:
     """Return a table of search bounds; clients and releases with equal results share a row."""
     outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
@@ -259,7 +262,8 @@ def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
 
 
 def _clients(places: Mapping[str, Sequence[str]]) -> str:
-    return ", ".join(f"{client} {', '.join(releases)}" for client, releases in places.items())
+    listed = (f"{client} {', '.join(releases)}" for client, releases in places.items())
+    return ", ".join(listed).strip()
 
 
 def _broken(steps: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.model.protocol.scope import BOUNDS, By, Scope
-from highwater.cli.model_rules import rules
+from highwater.cli.model_rules import model_beside, rules
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
     from highwater.checkers.model.search.kafka_model import ModelSettings
     from highwater.checkers.model.search.result import SearchAnswer
-    from highwater.checkers.model.transactions.transaction_machine import TransactionSettings
+    from highwater.cli.options.model import Words
 
 app = typer.Typer(
     name="model",
@@ -130,6 +130,9 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         bool,
         Option("--transactions", help="Search the transaction model instead."),
     ] = False,
+    quorum: Annotated[
+        bool, Option("--quorum", help="Search the model of KRaft's controllers instead.")
+    ] = False,
     client: Annotated[
         str | None,
         Option(
@@ -141,7 +144,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         list[str] | None,
         Option(
             metavar="NAME=NUMBER",
-            help="With --transactions: a bound of the search (docs/model.md).",
+            help="With --transactions or --quorum: a bound of the search (docs/model.md).",
         ),
     ] = None,
     rule: Annotated[
@@ -167,14 +170,19 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.checkers.model.search.result import search
     from highwater.cli.options import model
 
-    others = {"client": client, "bound": bound}
-    question: ModelSettings | TransactionSettings
-    if transactions:
-        _refuse(given, "with", "Its bounds are --bound NAME=NUMBER: --bound records=3.")
-        question, names = _transactions(kafka, client, bound, rule, invariant)
-    else:
-        _refuse(others, "without", "Add --transactions, or leave the option out.")
+    other = model_beside(transactions=transactions, quorum=quorum)
+    question: Any
+    if other is None:
+        others = {"client": client, "bound": bound}
+        _refuse(others, "without --transactions or --quorum", "Add it, or leave the option out.")
         question, names = _replicas(kafka, given, rule, invariant)
+    else:
+        _refuse(given, f"with --{other}", "Its bounds are --bound NAME=NUMBER: --bound epochs=3.")
+        if quorum:
+            _refuse({"client": client}, "with --quorum", "Controllers have no clients.")
+        settings = {"kafka": kafka, "client": client, "switched": _switched(rule or [])}
+        invariants = parse_values.names(invariant)
+        question, names = model.question_of(other, invariants, bound or [], settings)
     question.rules()
     words = model.words_of(question)
     _check_drawn(report, words.drawings)
@@ -183,7 +191,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     with _limits(memory, limit) as limits, console.progress() as progress:
         watch = _watch(progress, kafka)
         answers = search(question, names, limits=limits, jobs=jobs, watch=watch)
-    written = [made for path in (out, report) for made in _write(answers, path, words.draw)]
+    written = [made for path in (out, report) for made in _write(answers, path, words)]
     if as_json:
         console.print_all_json([answer.summary() for answer in answers])
     else:
@@ -248,28 +256,6 @@ def _scope(given: Mapping[str, Any]) -> Scope:
     return Scope(**{name: _SCOPE[name].value(value) for name, value in given.items()})
 
 
-def _transactions(
-    kafka: str,
-    client: str | None,
-    bounds: Sequence[str] | None,
-    rules: Sequence[str] | None,
-    invariants: str,
-) -> "tuple[TransactionSettings, tuple[str, ...]]":
-    from highwater.checkers.model.transactions.transaction_machine import (
-        TransactionSettings,
-        transaction_invariants,
-    )
-    from highwater.cli.options import model
-
-    question = TransactionSettings(
-        kafka=kafka,
-        client=client or "librdkafka",
-        scope=model.transaction_scope(bounds or []),
-        switched=_switched(rules or []),
-    )
-    return question, transaction_invariants(parse_values.names(invariants))
-
-
 def _replicas(
     kafka: str, given: Mapping[str, Any], rules: Sequence[str] | None, invariant: str
 ) -> "tuple[ModelSettings, tuple[str, ...]]":
@@ -284,7 +270,7 @@ def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
     for name, value in given.items():
         if value not in (None, []):
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} has no effect {word} --transactions", hint=hint)
+            raise UsageError(f"{option} has no effect {word}", hint=hint)
 
 
 @app.command()
@@ -374,6 +360,8 @@ def replay(
 
 
 def _check_drawn(report: Path | None, suffixes: Sequence[str] = _DRAWING_SUFFIXES) -> None:
+    if report and not suffixes:
+        raise UsageError("this model has no drawings", hint="Use --out FILE.json.")
     if report and report.suffix not in suffixes:
         names = ", or ".join(f"FILE{suffix}" for suffix in suffixes)
         raise UsageError(f"{report} is not a name for a page", hint=f"The name must be {names}.")
@@ -444,7 +432,7 @@ def _watch(progress: Callable[[str, str], None], kafka: str) -> "Callable[[Searc
 def _write(
     answers: "Sequence[SearchAnswer[Any]]",
     out: Path | None,
-    draw: Callable[[Any, Path], object],
+    words: "Words",
 ) -> list[Path]:
     """Write a file for each counterexample; if there are several, the invariant is in the name."""
     if out is None:
@@ -455,8 +443,8 @@ def _write(
         several = len(broken) > 1
         path = out.with_stem(f"{out.stem}-{counterexample.invariant}") if several else out
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix in _DRAWING_SUFFIXES:
-            draw(counterexample, path)
+        if path.suffix in words.drawings:
+            words.draw(counterexample, path)
         else:
             path.write_bytes(counterexample.to_json())
         written.append(path)

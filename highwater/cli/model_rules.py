@@ -8,12 +8,12 @@ from typer import Option
 
 from highwater import console
 from highwater.checkers.model.protocol.rules_by_release import RELEASES, SWITCHES, Rules, rules_of
+from highwater.checkers.model.quorum.quorum_rules import QUORUM_RELEASES, quorum_rules_of
 from highwater.checkers.model.transactions.transaction_rules import (
     TRANSACTION_RELEASES,
-    TRANSACTION_SWITCHES,
-    TransactionRules,
     transaction_rules_of,
 )
+from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.runs import parse_values
 
@@ -31,6 +31,9 @@ def rules(
         bool,
         Option("--transactions", help="List the rules of transactions instead."),
     ] = False,
+    quorum: Annotated[
+        bool, Option("--quorum", help="List the rules of KRaft's controllers instead.")
+    ] = False,
     client: Annotated[
         str,
         Option(
@@ -42,8 +45,12 @@ def rules(
     ] = False,
 ) -> None:
     """List the rules in which releases differ, and the releases that have each rule."""
-    if transactions:
-        _rules_of_transactions(kafka, client, as_json=as_json)
+    other = model_beside(transactions=transactions, quorum=quorum)
+    if other is not None:
+        named = None if kafka == "all" else parse_values.names(kafka)
+        listed = quorum_table(named) if quorum else transaction_table(client, named)
+        title = "Rules of the quorum" if quorum else f"Rules of transactions with {client}"
+        _show_other(title, listed, as_json=as_json)
         return
     releases = ORDER if kafka == "all" else parse_values.names(kafka)
     rules = {name: rules_of(name) for name in releases}
@@ -78,31 +85,49 @@ def rules(
         console.out.print(f"The releases have {rest} in common: --all also lists these.")
 
 
+def model_beside(*, transactions: bool, quorum: bool) -> str | None:
+    """Return the name of the chosen model; None for that of replication.
+
+    Raises:
+        UsageError: both other models are chosen.
+    """
+    if transactions and quorum:
+        raise UsageError("--transactions and --quorum are two models", hint="Choose one of them.")
+    return "transactions" if transactions else "quorum" if quorum else None
+
+
 def transaction_table(
-    client: str, releases: Sequence[str] = TRANSACTION_RELEASES
+    client: str, releases: Sequence[str] | None = None
 ) -> list[tuple[str, str, str, str]]:
-    """Return a row per rule of transactions: name, meaning, source, and releases with the rule."""
-    about = {switch.name: switch.metadata for switch in fields(TransactionRules)}
-    rules = {name: transaction_rules_of(name, client) for name in releases}
+    """Return the ``_rule_table`` of transactions with a client; by default of all releases."""
+    names = TRANSACTION_RELEASES if releases is None else releases
+    return _rule_table({name: transaction_rules_of(name, client) for name in names})
+
+
+def quorum_table(releases: Sequence[str] | None = None) -> list[tuple[str, str, str, str]]:
+    """Return the ``_rule_table`` of the quorum; by default of all releases."""
+    names = QUORUM_RELEASES if releases is None else releases
+    return _rule_table({name: quorum_rules_of(name) for name in names})
+
+
+def _rule_table(rules: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Return a row per rule: name, meaning, source, and releases with the rule."""
     return [
         (
-            switch,
-            str(about[switch]["says"]),
-            str(about[switch]["source"]),
-            ranges([name for name in releases if getattr(rules[name], switch)], releases),
+            switch.name,
+            str(switch.metadata["says"]),
+            str(switch.metadata["source"]),
+            ranges([name for name in rules if getattr(rules[name], switch.name)], tuple(rules)),
         )
-        for switch in TRANSACTION_SWITCHES
+        for switch in fields(next(iter(rules.values())))
     ]
 
 
-def _rules_of_transactions(kafka: str, client: str, *, as_json: bool) -> None:
-    releases = TRANSACTION_RELEASES if kafka == "all" else tuple(parse_values.names(kafka))
-    listed = transaction_table(client, releases)
+def _show_other(title: str, listed: Sequence[tuple[str, ...]], *, as_json: bool) -> None:
     if as_json:
         heads = ("rule", "says", "source", "releases")
         console.print_json([dict(zip(heads, row, strict=True)) for row in listed])
         return
-    title = f"Rules of transactions with {client}"
     columns = ["rule", "what it is", "source", "releases that have it"]
     table = console.table(title, columns, [list(row) for row in listed])
     table.columns[0].no_wrap = True

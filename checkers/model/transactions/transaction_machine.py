@@ -1,6 +1,6 @@
 """The model of transactions: the settings of a search, and the file of a counterexample."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
@@ -9,7 +9,7 @@ import msgspec
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.search.model_file import FORMAT, ModelFile
 from highwater.checkers.model.search.paths import PathStep, replayed, transitions
-from highwater.checkers.model.search.questions import invariants_by_name, switch
+from highwater.checkers.model.search.questions import switch
 from highwater.checkers.model.transactions.transaction_invariants import (
     TRANSACTION_INVARIANTS,
     broken_of,
@@ -163,11 +163,3 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
         """
         machine = self.settings.machine()
         return replayed(machine, self.steps, machine.breach(self.invariant))
-
-
-def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of invariants. ``promises`` and ``all`` both mean all invariants.
-
-    Raises the errors of ``invariants_by_name``.
-    """
-    return invariants_by_name(names, TRANSACTION_INVARIANTS, "invariant of transactions")

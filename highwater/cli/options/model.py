@@ -1,6 +1,6 @@
 """Print a search's result: a verdict for each invariant, and counterexamples step by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,17 +13,18 @@ from highwater.checkers.coverage.reachable import ReachableSituations
 from highwater.checkers.model.protocol.readable_state import ModelReplica, State
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
-from highwater.checkers.model.search.kafka_model import (
-    Counterexample,
-    CounterexampleStep,
-    ModelSettings,
-)
+from highwater.checkers.model.quorum.quorum_invariants import QUORUM_INVARIANTS
+from highwater.checkers.model.quorum.quorum_machine import QuorumSettings
+from highwater.checkers.model.quorum.quorum_rules import QUORUM_BOUNDS, QuorumScope
+from highwater.checkers.model.quorum.quorum_state import ModelController
+from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.questions import invariants_by_name
 from highwater.checkers.model.search.result import SearchAnswer
 from highwater.checkers.model.search.situations import name_of
+from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
     TransactionSettings,
-    TransactionStep,
 )
 from highwater.checkers.model.transactions.transaction_scope import (
     TRANSACTION_BOUNDS,
@@ -64,11 +65,61 @@ class Words:
     drawings: tuple[str, ...]
 
 
-def words_of(question: ModelSettings | TransactionSettings) -> Words:
-    """Return the texts for the replication model or for the transaction model."""
-    if isinstance(question, TransactionSettings):
+_OTHERS: Final = {
+    "transactions": (
+        TransactionSettings,
+        TransactionScope,
+        TRANSACTION_BOUNDS,
+        TRANSACTION_INVARIANTS,
+    ),
+    "quorum": (QuorumSettings, QuorumScope, QUORUM_BOUNDS, QUORUM_INVARIANTS),
+}
+"""The models beside that of replication: settings, scope, ranges of bounds, and invariants."""
+
+
+def question_of(
+    name: str, names: Sequence[str], bounds: Sequence[str], settings: Mapping[str, Any]
+) -> tuple[Any, tuple[str, ...]]:
+    """Return the settings of a search of another model, and the invariants to check.
+
+    Args:
+        name: ``transactions`` or ``quorum``.
+        names: names of invariants, ``promises`` or ``all``.
+        bounds: texts NAME=NUMBER.
+        settings: the release, the switched rules, and the client; None for the usual client.
+
+    Raises:
+        UsageError: a bound or an invariant does not exist, or a bound has no number.
+    """
+    kind, scope, ranges, invariants = _OTHERS[name]
+    numbers = {}
+    for text in bounds:
+        bound, _, value = text.partition("=")
+        if bound not in ranges:
+            hint = nearest(bound, ranges)
+            raise UsageError(f"the {name} model has no bound {bound!r}", hint=hint)
+        if not value.isdecimal():
+            raise UsageError(f"{text!r} sets no bound", hint=f"Write {bound}=2.")
+        numbers[bound] = int(value)
+    question = kind(scope=scope(**numbers), **{k: v for k, v in settings.items() if v is not None})
+    return question, invariants_by_name(names, invariants, f"invariant of the {name} model")
+
+
+def words_of(question: ModelSettings | TransactionSettings | QuorumSettings) -> Words:
+    """Return the texts about the results of a model's search."""
+    if not isinstance(question, ModelSettings):
         counted = asdict(question.scope).items()
         limits = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in counted)
+    if isinstance(question, QuorumSettings):
+        return Words(
+            heading=f"Kafka {question.kafka}; at most {limits}",
+            legend="Each log is in brackets; | is the high watermark; * marks a leader; B' is B "
+            "with a new directory id; AB in a log is a set of voters.",
+            state=controllers_in_words,
+            draw=lambda *_: None,
+            drawings=(),
+        )
+    if isinstance(question, TransactionSettings):
         return Words(
             heading=f"Kafka {question.kafka} with {question.client}; at most {limits}",
             legend="Each log is in brackets; c and a are commit and abort markers; records "
@@ -243,13 +294,10 @@ def effort(answer: SearchAnswer[Any]) -> str:
     )
 
 
-def steps(
-    counterexample: Counterexample | TransactionCounterexample, state: Callable[[Any], str]
-) -> list[str]:
+def steps(counterexample: Any, state: Callable[[Any], str]) -> list[str]:  # noqa: ANN401 - any model's
     """Return a counterexample's steps; after each step is a line with the new state."""
-    path: tuple[CounterexampleStep | TransactionStep, ...] = counterexample.steps
     lines = []
-    for number, step in enumerate(path, start=1):
+    for number, step in enumerate(counterexample.steps, start=1):
         lines.append(f"{number:>4}. {step.says}")
         lines.append(f"      {state(step.after)}")
     return lines
@@ -274,22 +322,9 @@ def logs_in_words(state: TransactionState) -> str:
     return f"{' '.join(logs)} {state.coordinator}"
 
 
-def transaction_scope(texts: Sequence[str]) -> TransactionScope:
-    """Return the search bounds with the values of ``--bound NAME=NUMBER``, else defaults.
-
-    Raises:
-        UsageError: the bound does not exist, has no number, or is too large for the model.
-    """
-    bounds = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if name not in TRANSACTION_BOUNDS:
-            hint = nearest(name, TRANSACTION_BOUNDS)
-            raise UsageError(f"the transaction model has no bound {name!r}", hint=hint)
-        if not value.isdecimal():
-            raise UsageError(f"{text!r} sets no bound", hint=f"Write {name}=2.")
-        bounds[name] = int(value)
-    return TransactionScope(**bounds)
+def controllers_in_words(controllers: Sequence[ModelController]) -> str:
+    """Format all logs with their high watermarks: ``A* [AB d1|d2]  B [AB|]``."""
+    return "  ".join(f"{row.name}{'*' * row.leads} {_log(row.log, row.hw)}" for row in controllers)
 
 
 def _draw_transactions(counterexample: TransactionCounterexample, path: Path) -> None:
@@ -300,11 +335,14 @@ def _draw_transactions(counterexample: TransactionCounterexample, path: Path) ->
 
 
 def _replica(name: str, replica: ModelReplica, *, leads: bool) -> str:
-    records = [entry.record for entry in replica.log]
-    log = " ".join(records[: replica.hw]) + "|" + " ".join(records[replica.hw :])
+    log = _log([entry.record for entry in replica.log], replica.hw)
     process = "" if replica.process == "up" else f" {replica.process}"
     mark = "*" if leads and replica.process in {"up", "paused"} else ""
-    return f"{name}{mark}{process} [{log}]"
+    return f"{name}{mark}{process} {log}"
+
+
+def _log(entries: Sequence[str], hw: int) -> str:
+    return f"[{' '.join(entries[:hw])}|{' '.join(entries[hw:])}]"
 
 
 def _verdict(answer: SearchAnswer[Any], words: Words) -> None:

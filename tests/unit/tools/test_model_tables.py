@@ -10,7 +10,7 @@ from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.kafka_model import PROMISES
 from tests.browser.lineage import lost
 from tools import model_tables
-from tools.model_tables import Results, drawings, replays, rules, searches, transaction_searches
+from tools.model_tables import Results, drawings, other_searches, replays, rules, searches
 
 HELD = dict.fromkeys(PROMISES)
 FOUND = msgspec.convert(
@@ -75,14 +75,16 @@ def test_a_search_of_fewer_invariants_names_them() -> None:
 
 
 def test_clients_of_transactions_alike_share_a_row() -> None:
-    search = model_tables.SearchedTransactions(
+    search = model_tables.SearchedOther(
         kafka="3.9.2", client="java", bounds={"late": 1, "late_controls": 0}, states=5, depth=4,
         seconds=1.0, broken={"goes-on": 14, "ends": 14},
     )  # fmt: skip
     other = msgspec.structs.replace(search, client="java-v1")
-    assert transaction_searches([search, other]) == HEADS + (
+    assert other_searches([search, other]) == HEADS + (
         "| late 1 | java 3.9.2, java-v1 3.9.2 | `goes-on`, `ends` 14 |\n"
     )
+    quorum = msgspec.structs.replace(search, client="", bounds={"voters": 3, "wipes": 1})
+    assert other_searches([quorum]) == f"{HEADS}| wipes 1 | 3.9.2 | `goes-on`, `ends` 14 |\n"
 
 
 def test_a_counterexample_is_reproduced_here_and_kept_there() -> None:
@@ -99,7 +101,7 @@ def test_a_rule_says_what_breaks_without_it() -> None:
 
 
 def test_what_was_not_measured_has_no_list() -> None:
-    assert searches(()) == replays(()) == transaction_searches(()) == ""
+    assert searches(()) == replays(()) == other_searches(()) == ""
 
 
 def test_every_stored_counterexample_has_a_drawing(

@@ -12,7 +12,6 @@ from highwater.checkers.model.transactions.transaction_invariants import TRANSAC
 from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
     TransactionSettings,
-    transaction_invariants,
 )
 from highwater.checkers.model.transactions.transaction_rules import (
     CLIENTS,
@@ -21,7 +20,7 @@ from highwater.checkers.model.transactions.transaction_rules import (
 )
 from highwater.checkers.model.transactions.transaction_scope import TransactionScope
 from highwater.cli.app import app
-from highwater.cli.options.model import logs_in_words
+from highwater.cli.options.model import logs_in_words, question_of
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
 from tests.support.plain_transactions import survey
@@ -189,7 +188,7 @@ def test_what_the_model_does_not_know_is_refused() -> None:
     with pytest.raises(UsageError, match="no rule"):
         TransactionSettings(kafka="4.4.0", switched={"verify": True}).rules()
     with pytest.raises(UsageError, match="no invariant"):
-        transaction_invariants(["acked-kept"])
+        question_of("transactions", ["acked-kept"], [], {"kafka": "4.4.0"})
     with pytest.raises(UsageError, match="records = 9"):
         TransactionScope(records=9)
 

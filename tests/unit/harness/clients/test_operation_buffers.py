@@ -118,6 +118,20 @@ def test_an_acknowledgement_becomes_a_row(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("acks", "offset"), [("0", None), ("1", 598)])
+def test_an_offset_that_no_broker_told_is_not_recorded(
+    acks: str, offset: int | None, tmp_path: Path
+) -> None:
+    run, clock = Run(tmp_path), Hand()
+    with Recorder(run, clock) as recorder:
+        tape = SendBuffer(recorder, process="producer-0", topic=Topic(), acks=acks, prefix="p0")
+        tape.burst()(1600, None, message("p0-1600", 598))
+        tape.turn()
+        tape.close()
+    [row] = rows(run)
+    assert row["offset"] == offset
+
+
 def test_what_was_never_answered_has_no_completion(tmp_path: Path) -> None:
     run, clock = Run(tmp_path), Hand()
     with Recorder(run, clock) as recorder:
@@ -467,7 +481,7 @@ def test_a_client_that_hangs_does_not_hide_why_the_run_was_broken_off(
             with workload.RunningWorkload(plan, "127.0.0.1:1", recorder, run):
                 raise HarnessError("no disk")
         with Recorder(Run(tmp_path / "second"), Clock()) as recorder:  # noqa: SIM117 - for the same reason
-            with pytest.raises(HarnessError, match="consumer-0 did not end"):
+            with pytest.raises(HarnessError, match=r"consumer-0 \(.*\) did not end"):
                 with workload.RunningWorkload(plan, "127.0.0.1:1", recorder, run):
                     pass
     finally:

@@ -75,11 +75,12 @@ def replaced(observed: RunTraces, anomaly: Row) -> Chain | None:
     Returns:
         The explanation; None if it is not known why the earlier record is gone.
     """
-    steps = sorted(
-        anomaly["steps"] or (), key=lambda step: step["complete_ns"] or step["invoke_ns"]
-    )
-    for explain in (vanished, lost) if steps else ():
-        chain = explain(observed, {**anomaly, "value": steps[0]["value"]})
+    ends = {step["value"]: step.get("complete_ns") for step in anomaly["steps"] or ()}
+    if not ends or None in ends.values():
+        return None
+    earlier = min(ends, key=ends.__getitem__)
+    for explain in (vanished, lost):
+        chain = explain(observed, {**anomaly, "value": earlier})
         if not chain.why_not:
             return chain
     return None

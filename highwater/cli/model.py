@@ -174,7 +174,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     question: Any
     if other is None:
         others = {"client": client, "bound": bound}
-        _refuse(others, "without --transactions or --quorum", "Add it, or leave the option out.")
+        _refuse(others, "without --transactions or --quorum", "Add one, or leave this option out.")
         question, names = _replicas(kafka, given, rule, invariant)
     else:
         _refuse(given, f"with --{other}", "Its bounds are --bound NAME=NUMBER: --bound epochs=3.")

@@ -16,10 +16,12 @@ from highwater.checkers.model.quorum.quorum_moves import (
 from highwater.checkers.model.quorum.quorum_rules import (
     QUORUM_SWITCHES,
     QuorumRules,
+    quorum_rules_of,
+)
+from highwater.checkers.model.quorum.quorum_scope import (
     QuorumScope,
     quorum_constants,
     quorum_initial,
-    quorum_rules_of,
 )
 from highwater.checkers.model.quorum.quorum_state import (
     ModelController,

@@ -26,7 +26,7 @@ from highwater.checkers.model.quorum.quorum_layout import (
     size_of,
     voters_of,
 )
-from highwater.checkers.model.quorum.quorum_rules import (
+from highwater.checkers.model.quorum.quorum_scope import (
     K_CHANGE_AFTER_COMMIT,
     K_CHANGES,
     K_DECISIONS,

@@ -15,7 +15,7 @@ from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.quorum.quorum_invariants import QUORUM_INVARIANTS
 from highwater.checkers.model.quorum.quorum_machine import QuorumSettings
-from highwater.checkers.model.quorum.quorum_rules import QUORUM_BOUNDS, QuorumScope
+from highwater.checkers.model.quorum.quorum_scope import QUORUM_BOUNDS, QuorumScope
 from highwater.checkers.model.quorum.quorum_state import ModelController
 from highwater.checkers.model.search.kafka_model import ModelSettings
 from highwater.checkers.model.search.questions import invariants_by_name

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.evaluate import evaluate, headline
+from highwater.harness.releases.cluster_facts import ELR_FEATURE
 from highwater.reports.pages.advice import write
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
@@ -13,7 +14,7 @@ def test_what_applies_is_told_in_full_and_the_rest_in_a_table(tmp_path: Path) ->
     facts = replace(cluster("4.4.0", topic("<b>events")), unseen=("broker 2: <i>no route</i>",))
     every = evaluate(facts, {"acks": "all", "power": "separate"})
     page = write(facts, every, ["A cluster."], tmp_path / "advice.html").read_text("utf-8")
-    assert f"2 of {len(HAZARDS)} hazards apply to this cluster." in page
+    assert f"3 of {len(HAZARDS)} hazards apply to this cluster." in page
     assert "&lt;b&gt;events" in page
     assert "<b>events" not in page
     assert "&lt;i&gt;no route" in page
@@ -23,7 +24,9 @@ def test_what_applies_is_told_in_full_and_the_rest_in_a_table(tmp_path: Path) ->
 
 
 def test_headlines_have_denominators() -> None:
-    safe = cluster("4.4.0", topic(replicas=2, settings={"min.insync.replicas": "1"}))
+    features = {ELR_FEATURE: 1, "kraft.version": 1}
+    small = topic(replicas=2, settings={"min.insync.replicas": "1"})
+    safe = cluster("4.4.0", small, features=features)
     said = {"acks": "all", "power": "safe", "client": "librdkafka", "record-age": "60"}
     said |= {"disks": "network", "recreated": "no"}
     assert (

@@ -16,13 +16,8 @@ from highwater.checkers.model.quorum.quorum_machine import (
     QuorumStep,
 )
 from highwater.checkers.model.quorum.quorum_moves import QuorumMove
-from highwater.checkers.model.quorum.quorum_rules import (
-    OLD_ID,
-    QUORUM_RELEASES,
-    STANDALONE,
-    QuorumScope,
-    quorum_rules_of,
-)
+from highwater.checkers.model.quorum.quorum_rules import QUORUM_RELEASES, quorum_rules_of
+from highwater.checkers.model.quorum.quorum_scope import OLD_ID, STANDALONE, QuorumScope
 from highwater.checkers.model.search.breadth_first import Limits, explore
 from highwater.checkers.model.search.result import SearchAnswer, search
 from highwater.cli.app import app

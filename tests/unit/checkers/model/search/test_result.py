@@ -272,8 +272,8 @@ def test_the_command(tmp_path: Path) -> None:
         ("--kafka 4.3.1 --rule epochs", "epochs=off"),
         ("--kafka 4.3.1 --rule epoch=off", "epochs"),
         ("--kafka 4.3.1 --acks some", "0, 1 or all"),
-        ("--kafka 4.3.1 --client java", "Add --transactions"),
-        ("--kafka 4.3.1 --bound records=3", "Add --transactions"),
+        ("--kafka 4.3.1 --client java", "without --transactions or --quorum"),
+        ("--kafka 4.3.1 --bound records=3", "without --transactions or --quorum"),
     ],
 )
 def test_the_command_refuses_with_a_hint(words: str, says: str) -> None:

@@ -193,7 +193,9 @@ def story_plans(draw_: st.DrawFn) -> Plan:
             ),
             wire_clients=plan.wire_clients or draw_(st.booleans()),
             tiered=plan.tiered or draw_(st.booleans()),
-            **draw_(common()) | ({"client": "java:3.9.2"} if story.needs.java else {}),
+            **draw_(common())
+            | ({"client": "java:3.9.2"} if story.needs.java else {})
+            | ({"controllers": plan.controllers} if story.needs.controllers else {}),
         )
     )
 

@@ -311,6 +311,15 @@ class ScheduleContext:
         for check in self.checks:
             check()
 
+    def await_observed(self, rounds: int) -> None:
+        """Wait until each of the observer's threads has finished this many further queries."""
+        before = self.observed()
+        self.until(
+            self.observed,
+            lambda now: all(n >= m + rounds for n, m in zip(now, before, strict=True)),
+            what=f"{rounds} more queries of every broker",
+        )
+
     def hold(self, seconds: float) -> None:
         """Wait for a number of seconds, unless the run must end.
 

@@ -25,6 +25,7 @@ STEPS_BACK: Final = "start offset"
 """The beginning of the sentence about a start offset that is lower than before."""
 RESET: Final = "no start offset"
 """The beginning of the sentence about a snapshot that removes the start offset."""
+AFTER_RESET: Final = "after the start offset was removed at offset"
 
 _FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
 _FINAL_STATES: Final = frozenset((2, 4))
@@ -39,6 +40,7 @@ class _Share:
         first: the start offset in the first record of this state epoch; -1 if it is not known.
         records: the delivery count and DeliveryState of each offset. If an offset has two values,
             the greater value is used (``PersisterStateBatchCombiner``).
+        reset: the log's offset of the last snapshot that removed the start offset; -1 for none.
     """
 
     record: ShareRecord
@@ -46,6 +48,7 @@ class _Share:
     first: int
     leader_epoch: int
     records: dict[int, tuple[int, int]] = field(default_factory=dict)
+    reset: int = -1
 
     def merge(self, batches: Iterable[tuple[int, int, int, int]]) -> None:
         for first, last, state, deliveries in batches:
@@ -110,6 +113,8 @@ class SharesLog:
                 self._judge(share, record)
                 first = share.first if record.state_epoch == share.record.state_epoch else first
             new = _Share(record, record.start, first, record.leader_epoch)
+            if share is not None and first == share.first and same:
+                new.reset = record.at if record.start < 0 <= share.start else share.reset
             new.merge(record.batches)
             self._shares[record.place] = new
         elif share is None or not same:
@@ -138,6 +143,8 @@ class SharesLog:
                 why = f"{STEPS_BACK} {record.start} follows {share.start}"
                 if record.start < share.first:
                     why = f"the {why}, and is lower than the first, {share.first}"
+                if share.reset >= 0:
+                    why += f", {AFTER_RESET} {share.reset}"
                 reopened = range(record.start, share.start)
             elif 0 <= record.leader_epoch < share.leader_epoch:
                 why = f"leader epoch {record.leader_epoch} follows {share.leader_epoch}"

@@ -101,12 +101,7 @@ class Player:
             self._hold(step.held)
             try:
                 self._await_expected(step, _SITUATION_LIMIT_S)
-                before = context.observed()
-                context.until(
-                    context.observed,
-                    lambda now: all(n >= m + _ROUNDS for n, m in zip(now, before, strict=True)),
-                    what=f"{_ROUNDS} more queries of every broker",
-                )
+                context.await_observed(_ROUNDS)
             except (WaitTimeoutError, ScheduleNotFollowedError) as error:
                 context.note(f"not observed in the situation: {error.message}")
             else:

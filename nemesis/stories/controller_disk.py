@@ -39,6 +39,7 @@ _ANSWERS: Final = (3, 7)
 _IN_FLIGHT: Final = 3
 """The records that a response to a paused broker may have, and one more. If the broker's log were
 longer than the new controller's, the broker would exit."""
+_ROUNDS: Final = 2
 _ACTIVE_S: Final = 60.0
 _ALONE_S: Final = 15.0
 """The time in which voters with a majority elect a leader many times over."""
@@ -145,6 +146,7 @@ def _replace_disk(context: ScheduleContext, *, renewed: bool) -> None:
         _kill_behind(context, behind, c)
         await_isr(context, a, b)
         context.send(VICTIM, leader=a)
+        context.await_observed(_ROUNDS)
         context.note(f"brokers {a} and {b} are the ISR, and have {VICTIM}")
         for broker in (a, b):
             context.nemesis.inject("kill", broker)

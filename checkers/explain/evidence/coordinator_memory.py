@@ -11,7 +11,7 @@ from typing import Final
 
 from highwater.checkers.coordinators.groups import DOWNGRADED
 from highwater.checkers.coordinators.offsets import ENDS, REMOVES_GROUP
-from highwater.checkers.coordinators.shares import RESET, STEPS_BACK
+from highwater.checkers.coordinators.shares import AFTER_RESET, RESET, STEPS_BACK
 from highwater.checkers.explain.evidence.evidence_links import (
     AnomalyCase,
     Links,
@@ -90,8 +90,9 @@ def _late_share_write(case: AnomalyCase) -> Links:
     "The share coordinator initialized a state that it already had.",
 )
 def _late_initialize(case: AnomalyCase) -> Links:
-    """Return links for the log's records, if one of them removes the group's start offset."""
-    reset = any(record["note"].startswith(RESET) for record in _records(case))
+    """Return links for the log's records, if one of them is, or follows, a lost start offset."""
+    notes = [record["note"] for record in _records(case)]
+    reset = any(note.startswith(RESET) or AFTER_RESET in note for note in notes)
     return _links(case, _LATE_INITIALIZE, SHARE_GROUPS) if reset else ()
 
 
@@ -133,7 +134,7 @@ def _links(case: AnomalyCase, rule: str, topic: str = POSITIONS) -> Links:
 
 
 contradiction: Final = Explainer(
-    (_removed, _late_end, _forgotten_downgrade, _late_share_write, _late_initialize, _unloaded),
+    (_removed, _late_end, _forgotten_downgrade, _late_initialize, _late_share_write, _unloaded),
     "The log shows no removed group, no earlier transaction of the producer, no group that became"
     " classic, and no start offset that steps back. No broker logged that it could not load it.",
 )

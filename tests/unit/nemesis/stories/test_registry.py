@@ -122,7 +122,7 @@ ENDINGS: dict[str, Ending] = {
         found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
     ),
     # A share group's start offset is stored with the first acknowledgement.
-    "unsaved-start": lambda *_: found(("undelivered", "m1"), ("undelivered", "m2")),
+    "unsaved-start": lambda *_: found(("undelivered", None)),
     # A share group's limit counts deliveries that no member received.
     "unseen-record": lambda *_: found(("undelivered", "m1")),
     # The share coordinator initializes a state that it already has.

@@ -127,6 +127,15 @@ def test_a_share_group_that_is_initialized_again(tmp_path: Path, kafka: str, acc
     assert [rules(run, row) for row in rows] == explained
 
 
+def test_a_step_back_after_a_lost_start_offset_follows_from_it(tmp_path: Path) -> None:
+    log = [share_state(SNAPSHOT, -1), share_state(UPDATE, 1), share_state(SNAPSHOT, -1)]
+    log += [share_state(UPDATE, 2), share_state(UPDATE, 0)]
+    run = shared_log(tmp_path, "4.4.0", log)
+    back = [row for row in found(tmp_path, run) if "start offset 0 follows 2" in str(row)]
+    assert back
+    assert all(rules(run, row) == {"late-initialize"} for row in back)
+
+
 def test_an_update_without_a_start_offset_keeps_it(tmp_path: Path) -> None:
     log = [share_state(SNAPSHOT, -1), share_state(UPDATE, 3), share_state(UPDATE, -1)]
     assert found(tmp_path, shared_log(tmp_path, "4.4.0", log)) == []

@@ -108,13 +108,12 @@ class SharesLog:
         elif record.removes:
             return []
         elif record.whole:
-            first = record.start
+            new = _Share(record, record.start, record.start, record.leader_epoch)
             if share is not None and same:
                 self._judge(share, record)
-                first = share.first if record.state_epoch == share.record.state_epoch else first
-            new = _Share(record, record.start, first, record.leader_epoch)
-            if share is not None and first == share.first and same:
-                new.reset = record.at if record.start < 0 <= share.start else share.reset
+                if record.state_epoch == share.record.state_epoch:
+                    new.first = share.first
+                    new.reset = record.at if record.start < 0 <= share.start else share.reset
             new.merge(record.batches)
             self._shares[record.place] = new
         elif share is None or not same:

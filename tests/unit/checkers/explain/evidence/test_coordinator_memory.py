@@ -88,12 +88,15 @@ def test_a_member_in_a_classic_group_is_explained_by_a_downgrade_before_it(
 SNAPSHOT, UPDATE = 0, 1
 
 
-def share_state(version: int, start: int, leader_epoch: int = 0) -> tuple[bytes, bytes]:
+def share_state(
+    version: int, start: int, leader_epoch: int = 0, *, state_epoch: int = 0
+) -> tuple[bytes, bytes]:
     """A snapshot, or an update, of a share group's partition."""
     group = struct.pack(">h", len(SHARE_GROUP)) + SHARE_GROUP.encode()
     key = struct.pack(">h", version) + group + bytes(16) + struct.pack(">i", 0)
     if version == SNAPSHOT:
-        return key, struct.pack(">hiiiqqq", 0, 0, 0, leader_epoch, start, 1, 1) + b"\1\0"
+        epochs = (0, state_epoch, leader_epoch)
+        return key, struct.pack(">hiiiqqq", 0, *epochs, start, 1, 1) + b"\1\0"
     return key, struct.pack(">hiiq", 0, 0, leader_epoch, start) + b"\1\0"
 
 
@@ -134,6 +137,20 @@ def test_a_step_back_after_a_lost_start_offset_follows_from_it(tmp_path: Path) -
     back = [row for row in found(tmp_path, run) if "start offset 0 follows 2" in str(row)]
     assert back
     assert all(rules(run, row) == {"late-initialize"} for row in back)
+
+
+def test_a_new_state_epoch_removes_no_start_offset(tmp_path: Path) -> None:
+    """So a later step back does not follow from a late initialization."""
+    log = [share_state(SNAPSHOT, -1), share_state(UPDATE, 3)]
+    log += [
+        share_state(SNAPSHOT, -1, state_epoch=1),
+        share_state(UPDATE, 2),
+        share_state(UPDATE, 0),
+    ]
+    run = shared_log(tmp_path, "4.4.0", log)
+    back = [row for row in found(tmp_path, run) if "start offset 0 follows 2" in str(row)]
+    assert back
+    assert not any(rules(run, row) for row in back)
 
 
 def test_an_update_without_a_start_offset_keeps_it(tmp_path: Path) -> None:

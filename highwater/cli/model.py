@@ -37,7 +37,6 @@ from highwater.harness.runs.plan import Plan
 
 if TYPE_CHECKING:
     from highwater.checkers.model.search.breadth_first import Limits, SearchProgress
-    from highwater.checkers.model.search.kafka_model import ModelSettings
     from highwater.checkers.model.search.result import SearchAnswer
     from highwater.cli.options.model import Words
 
@@ -171,18 +170,8 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.cli.options import model
 
     other = model_beside(transactions=transactions, quorum=quorum)
-    question: Any
-    if other is None:
-        others = {"client": client, "bound": bound}
-        _refuse(others, "without --transactions or --quorum", "Add one, or leave this option out.")
-        question, names = _replicas(kafka, given, rule, invariant)
-    else:
-        _refuse(given, f"with --{other}", "Its bounds are --bound NAME=NUMBER: --bound epochs=3.")
-        if quorum:
-            _refuse({"client": client}, "with --quorum", "Controllers have no clients.")
-        settings = {"kafka": kafka, "client": client, "switched": _switched(rule or [])}
-        invariants = parse_values.names(invariant)
-        question, names = model.question_of(other, invariants, bound or [], settings)
+    beside = {"client": client, "bound": bound}
+    question, names = _question(other, kafka, given, beside, rule or [], invariant)
     question.rules()
     words = model.words_of(question)
     _check_drawn(report, words.drawings)
@@ -256,13 +245,35 @@ def _scope(given: Mapping[str, Any]) -> Scope:
     return Scope(**{name: _SCOPE[name].value(value) for name, value in given.items()})
 
 
-def _replicas(
-    kafka: str, given: Mapping[str, Any], rules: Sequence[str] | None, invariant: str
-) -> "tuple[ModelSettings, tuple[str, ...]]":
-    from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
+def _question(
+    other: str | None,
+    kafka: str,
+    given: Mapping[str, Any],
+    beside: Mapping[str, Any],
+    rules: Sequence[str],
+    invariant: str,
+) -> tuple[Any, tuple[str, ...]]:
+    """Return the settings of a search, and the invariants to check.
 
-    question = ModelSettings(kafka=kafka, scope=_scope(given), switched=_switched(rules or []))
-    return question, invariants(parse_values.names(invariant))
+    Args:
+        other: the model, if it is not that of replication.
+        given: the bounds of the model of replication.
+        beside: the client and the bounds of another model.
+    """
+    from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
+    from highwater.cli.options.model import question_of
+
+    switched, listed = _switched(rules), parse_values.names(invariant)
+    if other is None:
+        _refuse(beside, "without --transactions or --quorum", "Add one, or leave this option out.")
+        question = ModelSettings(kafka=kafka, scope=_scope(given), switched=switched)
+        return question, invariants(listed)
+    _refuse(given, f"with --{other}", "Its bounds are --bound NAME=NUMBER: --bound epochs=3.")
+    client = {"client": beside["client"]}
+    if other == "quorum":
+        _refuse(client, "with --quorum", "Controllers have no clients.")
+    settings = {"kafka": kafka, "switched": switched, **client}
+    return question_of(other, listed, beside["bound"] or [], settings)
 
 
 def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:

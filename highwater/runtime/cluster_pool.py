@@ -26,6 +26,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.schedules.cluster_needs import wired
 from highwater.nemesis.stories.registry import find_story
+from highwater.nemesis.stories.story import NOTHING
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct, node_options
@@ -101,8 +102,8 @@ class ClusterPool:
         if program is not None and program.out:
             program = replace(program, out=f"{program.out}-{number}")
         plan = replace(plan, topic=topic, program=program)
-        needs = find_story(plan.story).needs if plan.story is not None else None
-        alone = needs is not None and (needs.controllers > 0 or needs.spoils)
+        needs = find_story(plan.story).needs if plan.story is not None else NOTHING
+        alone = needs.controllers > 0 or needs.spoils
         if alone:
             self._drop(ClusterKey.of(plan))
         run = store.create(plan, now=datetime.now(UTC), name=name)

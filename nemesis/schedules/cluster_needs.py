@@ -6,6 +6,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import CLOCKS, NAMES, OWN_PROCESS, Fault, find_fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.stories.registry import STORIES
+from highwater.nemesis.stories.story import NOTHING, StoryNeeds
 
 _FAMILIES: Final = frozenset(("network", "clients", "messages"))
 
@@ -17,8 +18,8 @@ def wired(plan: Plan) -> bool:
         UsageError: the plan names a fault that does not exist.
     """
     families = {fault.family for fault in _faults(plan)}
-    by_story = plan.story in STORIES and bool(STORIES[plan.story].needs.wire)
-    return plan.wire or plan.wire_clients or by_story or bool(_FAMILIES & families)
+    by_option = plan.wire or plan.wire_clients
+    return by_option or bool(_of_story(plan).wire) or bool(_FAMILIES & families)
 
 
 def dynamic_quorum(plan: Plan) -> bool:
@@ -27,8 +28,7 @@ def dynamic_quorum(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that does not exist.
     """
-    by_story = plan.story in STORIES and STORIES[plan.story].needs.dynamic_quorum
-    return by_story or any(fault.changes_voters for fault in _faults(plan))
+    return _of_story(plan).dynamic_quorum or any(fault.changes_voters for fault in _faults(plan))
 
 
 def clocks(plan: Plan) -> bool:
@@ -37,7 +37,7 @@ def clocks(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that does not exist.
     """
-    by_story = plan.story in STORIES and STORIES[plan.story].needs.machine == CLOCKS
+    by_story = _of_story(plan).machine == CLOCKS
     return by_story or any(fault.needs == CLOCKS for fault in _faults(plan))
 
 
@@ -57,6 +57,10 @@ def client_clocks(plan: Plan) -> bool:
         UsageError: the plan names a fault that does not exist.
     """
     return any(fault.needs == OWN_PROCESS for fault in _faults(plan))
+
+
+def _of_story(plan: Plan) -> StoryNeeds:
+    return STORIES[plan.story].needs if plan.story in STORIES else NOTHING
 
 
 def _faults(plan: Plan) -> list[Fault]:

@@ -152,7 +152,8 @@ def _replace_disk(context: ScheduleContext, *, renewed: bool) -> None:
             context.nemesis.inject("kill", broker)
         _kill(context, active)
         context.nemesis.inject("controller-disk-loss", controllers=[emptied])
-        nodes[emptied].lose_disk(renewed=renewed)
+        if renewed:
+            nodes[emptied].lose_disk(renewed=True)
         context.nemesis.heal(c)
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="start") as pool:
             starts = [

@@ -100,7 +100,7 @@ def _before_its_start_was_stored(case: AnomalyCase) -> Links:
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
-    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    journal = _journal(observed, group, anomaly["partition"])
     given = [row for row in journal if row["event"] == "acquired"]
     before = [row for row in given if row["offset"] < anomaly["offset"]]
     beyond = [row for row in given if row["offset"] > anomaly["offset"]]
@@ -147,7 +147,7 @@ def _never_received(case: AnomalyCase) -> Links:
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
-    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    journal = _journal(observed, group, anomaly["partition"])
     beyond = [
         row for row in journal if row["event"] == "acquired" and row["offset"] > anomaly["offset"]
     ]
@@ -275,7 +275,7 @@ def _after_its_offset_expired(case: AnomalyCase) -> Links:
         return ()
     retention_ns = offsets_retention_ns(observed.plan)
     rows = _of_members(observed.ops, group)
-    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    journal = _journal(observed, group, anomaly["partition"])
     commits = [row for row in journal if row["event"] == "commit" and row["outcome"] == OK]
     for question in journal:
         before = [row for row in commits if ended_ns(row) < question["invoke_ns"]]
@@ -336,6 +336,11 @@ def _of_an_earlier_topic(case: AnomalyCase) -> Links | Chain:
     if begun_ns < ended_ns(matching[0]):
         return refuse("A member of the group may have committed the offset before.")
     return (_returned(matching[0]),)
+
+
+def _journal(observed: RunTraces, group: str, partition: int) -> Sequence[Row]:
+    """Return the rows of the members' journals about a partition."""
+    return by_place(observed.journal).get((group, partition), [])
 
 
 def _returned(answer: Row) -> ExplanationLink:

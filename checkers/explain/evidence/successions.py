@@ -127,7 +127,7 @@ def _removed_by_fault(case: Succession) -> Links:
 @explains(
     CONTROLLER_DISK_LOSS,
     FAULT,
-    "A controller lost its disk, and another ISR than that of the record was decided again.",
+    "A controller lost its disk, and then an older ISR counted again.",
     needs=STARTS,
 )
 def _elected_from_old_isr(case: Succession) -> Links:

@@ -47,7 +47,11 @@ class QuorumSettings:
     kafka: str
     scope: QuorumScope = field(default_factory=QuorumScope)
     switched: Mapping[str, bool] = field(default_factory=dict)
-    client: msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def client(self) -> msgspec.UnsetType:
+        """Unset, because controllers have no client library."""
+        return msgspec.UNSET
 
     def rules(self) -> QuorumRules:
         """Return the rules of the release, with the switched rules.

@@ -35,7 +35,6 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 _LIMIT_S: Final = 240.0
 """The longest wait until the new metadata log is longer than the old one. It grows by two records a
 second (``metadata.max.idle.interval.ms``)."""
-_ANSWERS: Final = (3, 7)
 _IN_FLIGHT: Final = 3
 """The records that a response to a paused broker may have, and one more. If the broker's log were
 longer than the new controller's, the broker would exit."""
@@ -45,10 +44,8 @@ _ALONE_S: Final = 15.0
 """The time in which voters with a majority elect a leader many times over."""
 
 
-def _tells_nothing(release: Release) -> str:
-    if release.coordination == "kraft" and release.number >= _ANSWERS:
-        return ""
-    return "its controllers do not report the end of their log (KIP-919)"
+def _on_zookeeper(release: Release) -> str:
+    return "" if release.coordination == "kraft" else "it has no KRaft controllers"
 
 
 @story(
@@ -60,7 +57,7 @@ def _tells_nothing(release: Release) -> str:
     needs=StoryNeeds(controllers=1, outside=("controller-disk-loss",)),
     outcome=("The controller no longer knows the topic, but brokers still lead its partitions."),
     min_isr_most=3,
-    why_not=_tells_nothing,
+    why_not=_on_zookeeper,
 )
 def lost_metadata(context: ScheduleContext) -> None:
     """Lose the disk of the only controller, and restart the whole cluster."""
@@ -89,10 +86,6 @@ def _ends_of_logs(context: ScheduleContext) -> Mapping[int, int]:
     if quorum is None:
         raise UnreachableError("the cluster reports no metadata logs")
     return quorum.voters
-
-
-def _on_zookeeper(release: Release) -> str:
-    return "" if release.coordination == "kraft" else "it has no KRaft controllers"
 
 
 def _static(release: Release) -> str:

@@ -3,7 +3,7 @@
 A reader has read five records when the only replica with the last three of them dies, or loses them
 with its power. The next leader writes other records at these offsets. A reader that compares leader
 epochs goes back to the first of them. A reader that compares offsets only skips all three, and
-reports nothing.
+reports nothing. So does a share group, whose start offset has no leader epoch (KIP-932).
 """
 
 import contextlib
@@ -178,12 +178,9 @@ def power_failure(cluster: RealCluster, probe: Probe) -> None:
     send(cluster, TOPIC, *NEW)
 
 
-@pytest.mark.parametrize("truncate", [unclean_election, power_failure])
-@pytest.mark.parametrize("kafka", [OLD_BROKERS, MODERN])
-def test_only_some_readers_notice_that_records_are_gone(
-    kafka: str, truncate: Callable[[RealCluster, Probe], None], tmp_path: Path
-) -> None:
-    folder = tmp_path / "cluster"
+@contextlib.contextmanager
+def truncated_later(kafka: str, folder: Path) -> Iterator[tuple[RealCluster, Probe]]:
+    """Start two brokers, and write the first records; only broker 1 has those of LOST."""
     with contextlib.ExitStack() as opened:
         cluster = open_cluster(release(kafka), folder, brokers=2, broker_config=CONFIG)
         opened.enter_context(contextlib.closing(cluster))
@@ -193,10 +190,50 @@ def test_only_some_readers_notice_that_records_are_gone(
         send(cluster, TOPIC, *OLD)
         cluster.brokers[2].stop()
         await_isr(probe, TOPIC, {1})
-        if truncate is power_failure:
-            cluster.brokers[1].restart()  # flushes
-            await_leader(probe, TOPIC, 1)
+        cluster.brokers[1].restart()  # flushes
+        await_leader(probe, TOPIC, 1)
         send(cluster, TOPIC, *LOST)
+        yield cluster, probe
+
+
+def test_a_share_group_skips_the_records_at_offsets_that_it_has_accepted(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with (
+        truncated_later(MODERN, tmp_path / "cluster") as (cluster, probe),
+        contextlib.closing(open_library(Plan(kafka=MODERN), logs)) as library,
+    ):
+        cluster.configure_group("readers", {"share.auto.offset.reset": "earliest"})
+        common = clients.common(cluster.bootstrap, "share", QUIET, quirks=cluster.release.client)
+        member = library.library.share_consumer(clients.share_consumer(common, group="readers"))
+        member.subscribe([TOPIC])
+        values: list[str] = []
+
+        def read_to(last: str) -> None:
+            await_condition(
+                lambda: values.extend(
+                    (message.value() or b"").decode() for message in member.poll(0.2)
+                ),
+                lambda _: last in values,
+                what=f"the share group to get {last}",
+                limit_s=LIMIT_S,
+            )
+
+        read_to(LOST[-1])
+        member.commit_sync(LIMIT_S)
+        unclean_election(cluster, probe)
+        read_to(NEW[-1])
+        member.close()
+    assert values == [*OLD, *LOST, *NEW[len(LOST) :]]
+
+
+@pytest.mark.parametrize("truncate", [unclean_election, power_failure])
+@pytest.mark.parametrize("kafka", [OLD_BROKERS, MODERN])
+def test_only_some_readers_notice_that_records_are_gone(
+    kafka: str, truncate: Callable[[RealCluster, Probe], None], tmp_path: Path
+) -> None:
+    with contextlib.ExitStack() as opened:
+        cluster, probe = opened.enter_context(truncated_later(kafka, tmp_path / "cluster"))
         readers = {
             name: opened.enter_context(reading(cluster, name, word, tmp_path / f"{name}-logs"))
             for name, word in commands(kafka, tmp_path).items()

@@ -418,8 +418,7 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
     [
         ("torn-transaction", "0.10.2.2", "does not support transactions"),
         ("replaced-disk", "2.4.1", "its leaders do not ask the controller to change an ISR"),
-        ("lost-metadata", "3.9.2-zk", "its controllers do not report"),
-        ("lost-metadata", "3.3.2", "its controllers do not report"),
+        ("lost-metadata", "3.9.2-zk", "has no KRaft controllers"),
         ("static-quorum", "3.9.2-zk", "has no KRaft controllers"),
         ("dynamic-quorum", "3.7.2", "only KRaft from 3.9 on can add and remove voters"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),

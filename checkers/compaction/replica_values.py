@@ -11,7 +11,8 @@ of the key, or an earlier record than another replica. It is not stale in these 
 - Its broker stopped while the cleaner replaced segments. The broker completes the replacement at
   its next start.
 - The run did not quiesce, and the record or its marker is not below the checkpointed high watermark
-  of every replica.
+  of every replica. Or the replica has written more since then, and holds a later record of the key
+  or none: a later record may have removed this one.
 
 A transaction's records are compared only if the log has its commit marker. Compaction retains the
 marker as long as any of these records exists (CleanedTransactionMetadata). Aborted records are
@@ -195,9 +196,9 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     ``rows`` are ``VISIBLE`` rows, ``replicas`` are ``REPLICAS`` rows. All rows of one ``part`` must
     be in one table.
     """
-    columns = numbers(rows, VISIBLE.names)
-    limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
-    columns = choose(columns, columns["since"] < limit["bound"])
+    everything = numbers(rows, VISIBLE.names)
+    limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", everything["replica"])
+    columns = choose(everything, everything["since"] < limit["bound"])
     if not len(columns["part"]):
         return STALE.empty_table()
     ordered, key = grouped(columns, "part", "named", then=("offset",))
@@ -207,7 +208,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     at_last = ordered["offset"] == key.spread(last["offset"])
     last["since"] = key.least(ordered["since"], at_last)
     last["tombstone"] = ~key.any(at_last & ~ordered["tombstone"])
-    by_replica, pair = grouped(columns, "part", "named", "replica", then=("offset",))
+    by_replica, pair = grouped(everything, "part", "named", "replica", then=("offset",))
     yielded = choose(by_replica, pair.last)
     return _behind(last, yielded, numbers(replicas))
 
@@ -216,16 +217,15 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
     """Return the replicas whose last record of a key differs from ``last``, as ``STALE`` rows."""
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
-    for number, part, leo in zip(
-        replicas["replica"], replicas["part"], replicas["leo"], strict=True
-    ):
+    fields = (replicas[name] for name in REPLICAS.names)
+    for part, number, leo, bound in zip(*fields, strict=True):
         due = choose(last, (last["part"] == part) & (last["since"] < leo))
         by_key = pair.get(int(number), {})
         place = np.array([by_key.get(int(named), NONE) for named in due["named"]], np.int64)
         yields_any = place != NONE
         safe = np.where(yields_any, place, 0)
         yields = np.where(yields_any, yielded["offset"][safe], NONE) if len(place) else place
-        wrong = (yields != due["offset"]) & (yields_any | ~due["tombstone"])
+        wrong = np.where(yields_any, yields < due["offset"], (leo <= bound) & ~due["tombstone"])
         rows = {
             **{name: due[name] for name in ("part", "named", "offset")},
             "replica": np.full(len(place), number),

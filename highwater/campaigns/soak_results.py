@@ -20,6 +20,7 @@ from highwater.api import JudgedRun
 from highwater.campaigns.soak_plan import draw
 from highwater.checkers.coverage.model_coverage import observed_in
 from highwater.checkers.model.report_types import Reconciliation
+from highwater.checkers.model.search.kafka_model import PROMISES
 from highwater.checkers.model.search.situations import name_of, situation_of
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
 from highwater.harness.base.wording import exact
@@ -52,8 +53,8 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         group_protocol: group protocol; if it is set, every run has a group. If it is empty, only
             some runs have a group, with the classic protocol.
         each_s: seconds of fault injection in every run; None: the seed determines the duration.
-        steer: whether every second group of runs is steered: its runs lead to situations (states of
-            the model) that no run of the soak has reached.
+        steer: whether every second group of runs is steered: its runs break promises, or lead to
+            situations (states of the model), as no run of the soak has done.
     """
 
     seed: int
@@ -123,7 +124,8 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
             anomalies.
         unexplained: a sentence for each finding that the model does not explain.
         counted: whether ``acknowledged`` and ``lost`` are valid.
-        aim: the situation (state of the model) to which a steered run should lead, or "".
+        aim: the promise that a steered run should break, or the situation (state of the model) to
+            which it should lead; or "".
         situations: names of the situations that the run reached.
     """
 
@@ -144,6 +146,11 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
     counted: bool = True
     aim: str = ""
     situations: tuple[str, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """True if a steered run broke the promise, or reached the situation, at which it aimed."""
+        return self.aim in self.situations or (self.aim in PROMISES and bool(self.counts))
 
     @classmethod
     def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:
@@ -260,9 +267,9 @@ def _state(judged: JudgedRun, *, failed: bool) -> State:
 
 
 def _aim(plan: Plan) -> str:
-    """Return the situation that the schedule of a run leads to; empty if there is none."""
+    """Return the promise or the situation that a run's schedule is about; empty for neither."""
     name = str((plan.schedule or {}).get("name", "")).partition(" ")[0]
-    return name if situation_of(name) else ""
+    return name if name in PROMISES or situation_of(name) else ""
 
 
 def _situations(run: Run) -> tuple[str, ...]:

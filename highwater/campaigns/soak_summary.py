@@ -97,7 +97,8 @@ def _by_situation(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
         observed = {name for row in of_release for name in row.situations}
         aims = {row.aim for row in of_release} - {""}
         if observed or aims:
-            yield kafka, len(observed), len(aims), len(aims & observed)
+            reached = {row.aim for row in of_release if row.reached}
+            yield kafka, len(observed), len(aims), len(aims & (observed | reached))
 
 
 def _by_kind(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:

@@ -1,11 +1,12 @@
-"""Runs that lead brokers to situations (states of the model) that no run of the soak reached.
+"""Runs that lead brokers to states of the model that no run of the soak reached.
 
-Highwater executes the model's shortest path to the situation on unchanged brokers. ModelFuzz
-(OOPSLA 2025) and Mallory (CCS 2023) also steer runs to new states, but they change the brokers.
+The first runs break promises, if the release can break them without a failure. Later runs lead to
+situations. Highwater executes the model's shortest path on unchanged brokers. ModelFuzz (OOPSLA
+2025) and Mallory (CCS 2023) also steer runs to new states, but they change the brokers.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,8 +14,10 @@ from typing import Final
 from highwater.checkers.coverage.reachable import ReachableSituations, reachable_situations
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.schedules.compile import compile_for
+from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.model.search.breadth_first import Limits, half_of_free_memory
-from highwater.checkers.model.search.kafka_model import ModelSettings
+from highwater.checkers.model.search.kafka_model import PROMISES, Counterexample, ModelSettings
+from highwater.checkers.model.search.result import search
 from highwater.checkers.model.search.situations import name_of
 from highwater.harness.base.errors import HighwaterError
 from highwater.nemesis.model_replay.schedule_replay import plan
@@ -24,22 +27,46 @@ SCOPE: Final = Scope(records=2, failures=1, moves=1, by="round")
 """The bounds of the search for paths. In a path by rounds, some brokers run until they are idle
 while the others are paused; every release can replay such a path."""
 
+BREACHES: Final = (
+    Scope(records=1, failures=0, moves=3, by="round"),
+    Scope(records=3, failures=0, moves=2, by="round"),
+)
+"""The bounds of the searches for broken promises. They include KIP-101 and KIP-279, and on KRaft
+the leader that is elected again."""
+
 _SECONDS: Final = 300.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Steering:
-    """Chooses the next situations of each release, by the number of new situations on their paths.
+    """Chooses a release's next promises, then its situations by the number of new ones on the path.
 
     Attributes:
-        paths: folder to which the path to each chosen situation is written, for ``model replay``.
+        paths: folder to which the path to each choice is written, for ``model replay``.
         progress: called with a text when the search for a release begins and ends.
     """
 
     paths: Path
     progress: Callable[[str], None] = lambda _: None
+    _broken: dict[str, Mapping[str, Counterexample]] = field(default_factory=dict)
     _searched: dict[str, ReachableSituations] = field(default_factory=dict)
     _passed: dict[str, dict[int, frozenset[int]]] = field(default_factory=dict)
+
+    def breaches(self, kafka: str) -> Mapping[str, Counterexample]:
+        """Return the promises that a release's model can break; the first call searches."""
+        if kafka not in self._broken:
+            self.progress(f"searching the promises that {kafka} can break")
+            answers = [
+                answer.counterexample
+                for scope in BREACHES
+                for answer in search(
+                    ModelSettings(kafka=kafka, scope=scope), PROMISES, limits=_limits()
+                )
+                if answer.counterexample is not None
+            ]
+            answers.sort(key=lambda path: len(path.steps), reverse=True)
+            self._broken[kafka] = {path.invariant: path for path in answers}
+        return self._broken[kafka]
 
     def reachable(self, kafka: str) -> ReachableSituations:
         """Return the situations that a release's model can reach; the first call searches."""
@@ -47,7 +74,7 @@ class Steering:
             self.progress(f"searching the situations of {kafka}")
             self._searched[kafka] = reachable_situations(
                 ModelSettings(kafka=kafka, scope=SCOPE),
-                limits=Limits(memory=half_of_free_memory(), seconds=_SECONDS),
+                limits=_limits(),
                 jobs=1,
                 watch=lambda _: None,
             )
@@ -58,12 +85,34 @@ class Steering:
     def runs(
         self, kafka: str, seen: Collection[str], *, driver: str, seed: int
     ) -> Iterator[PlannedRun]:
-        """Yield a run for each situation whose path brokers can follow.
+        """Yield a run for each promise and each situation whose path brokers can follow.
 
         Args:
-            seen: names of the situations that need no run.
+            seen: names of the promises and situations that need no run.
             seed: the seed of the first run; each later run has the next number.
         """
+        for schedule, path in self._schedules(kafka, seen):
+            self.paths.mkdir(parents=True, exist_ok=True)
+            (self.paths / f"{path.invariant}-{kafka}.json").write_bytes(path.to_json())
+            yield PlannedRun(
+                plan=plan(schedule, kafka, seed=seed, driver=driver),
+                label=f"{kafka} {path.invariant}",
+                files={"schedule.json": schedule.to_json()},
+            )
+            seed += 1
+
+    def _schedules(
+        self, kafka: str, seen: Collection[str]
+    ) -> Iterator[tuple[Schedule, Counterexample]]:
+        """Yield schedules for all paths that brokers can follow.
+
+        Brokers cannot follow a path with a round whose result depends on the order in which its
+        brokers run: the model has only the order of their numbers.
+        """
+        for name, path in self.breaches(kafka).items():
+            if name not in seen:
+                with contextlib.suppress(HighwaterError):
+                    yield compile_for(path, kafka), path
         depths, passed = self.reachable(kafka).depths, self._passed[kafka]
         visited = {number for number in depths if name_of(number) in seen}
         aims = passed.keys() - visited
@@ -71,23 +120,17 @@ class Steering:
             aim = max(aims, key=lambda number: (len(passed[number] - visited), -depths[number]))
             aims -= {aim}
             try:
-                counterexample = self.reachable(kafka).counterexample(aim)
-                schedule = compile_for(counterexample, kafka, visited)
+                path = self.reachable(kafka).counterexample(aim)
+                schedule = compile_for(path, kafka, visited)
             except HighwaterError:
-                # Brokers cannot follow this path. Or it has a round whose result depends on the
-                # order in which its brokers run, and the model has only the order of their numbers.
                 continue
             visited |= passed[aim]
             aims -= visited
-            self.paths.mkdir(parents=True, exist_ok=True)
-            name = name_of(aim)
-            (self.paths / f"{name}-{kafka}.json").write_bytes(counterexample.to_json())
-            yield PlannedRun(
-                plan=plan(schedule, kafka, seed=seed, driver=driver),
-                label=f"{kafka} {name}",
-                files={"schedule.json": schedule.to_json()},
-            )
-            seed += 1
+            yield schedule, path
+
+
+def _limits() -> Limits:
+    return Limits(memory=half_of_free_memory(), seconds=_SECONDS)
 
 
 def _passed(reachable: ReachableSituations) -> Iterator[tuple[int, frozenset[int]]]:

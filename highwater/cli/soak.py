@@ -75,7 +75,8 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         bool,
         Option(
             "--steer",
-            help="Lead every second group of runs to situations in which no run was observed.",
+            help="Lead every second group of runs to broken promises and to situations that no run "
+            "of the soak has reached.",
         ),
     ] = False,
     name: Annotated[

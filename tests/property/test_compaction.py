@@ -444,13 +444,13 @@ def told_stale(disks: list[Disk], leos: list[int], bound: int) -> set[tuple[int,
         [
             (row["named"], row["offset"], since, row["tombstone"])
             for row in disk
-            if row["marker"] is None and (since := commits(disk, row)) is not None and since < bound
+            if row["marker"] is None and (since := commits(disk, row)) is not None
         ]
         for disk in disks
     ]
     for key in range(4):
         mine = [[row for row in view if row[0] == key] for view in views]
-        everything = [row for view in mine for row in view]
+        everything = [row for view in mine for row in view if row[2] < bound]
         if not everything:
             continue
         offset = max(row[1] for row in everything)
@@ -458,7 +458,9 @@ def told_stale(disks: list[Disk], leos: list[int], bound: int) -> set[tuple[int,
         deletes = all(row[3] for row in everything if row[1] == offset)
         for number, view in enumerate(mine):
             yields = max((row[1] for row in view), default=None)
-            if since >= leos[number] or yields == offset or (yields is None and deletes):
+            if yields is None and (deletes or leos[number] > bound):
+                continue  # a later record may have removed all
+            if since >= leos[number] or (yields is not None and yields >= offset):
                 continue
             answer.add((key, number, offset))
     return answer
@@ -475,6 +477,16 @@ def test_replicas_that_cleaned_as_they_should_yield_the_same() -> None:
     for seed in range(FIRST, FIRST + HISTORIES):
         _, log, disks = drawn(seed)
         assert found_stale(disks, [len(log)] * 3, 1 << 60) == set(), seed
+
+
+def test_a_replica_that_cleaned_after_another_one_stopped_is_not_stale() -> None:
+    """Later records removed the last values that the stopped replica's high watermark includes."""
+    for seed in range(FIRST, FIRST + HISTORIES):
+        rng, log, disks = drawn(seed)
+        leo = rng.randrange(len(log) + 1)
+        disks[0] = [row for row in log if row["offset"] < leo]
+        bound = rng.randrange(leo + 1)
+        assert found_stale(disks, [leo, len(log), len(log)], bound) == set(), seed
 
 
 def test_what_is_taken_from_a_disk_is_found_exactly() -> None:

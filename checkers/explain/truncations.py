@@ -12,6 +12,8 @@ from highwater.checkers.model.protocol.rules_by_release import Rules
 from highwater.checkers.model.report_types import ExplanationLink
 
 _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
+_LOOKS: Final = 3
+"""A replica that begins to follow a leader had its LEO in at most so many observations before."""
 
 
 def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationLink]:
@@ -184,13 +186,15 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
     """Return whether the replica's LEO increased after it began to follow its leader.
 
     Observations before the broker's last start are ignored, because its log may have been longer.
+    Long before the replica followed this leader, its log may have been shorter.
     """
     starts = trace.of_kind(line.broker, "start")
     alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
     samples = [m for m in trace.samples(line.broker) if m.time_ns >= alive_ns]
-    begun = [m.leo for m in samples if m.time_ns <= cause.time_ns + WITHIN.look]
-    since = [m.leo for m in samples if cause.time_ns + WITHIN.look < m.time_ns <= line.time_ns]
-    return bool(since) and max(since) > max(begun[-3:] or since[:1])
+    early_ns, late_ns = cause.time_ns - _LOOKS * WITHIN.look, cause.time_ns + WITHIN.look
+    begun = [m.leo for m in samples if early_ns <= m.time_ns <= late_ns]
+    since = [m.leo for m in samples if late_ns < m.time_ns <= line.time_ns]
+    return bool(since) and max(since) > max(begun or since[:1])
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:

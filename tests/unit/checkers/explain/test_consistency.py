@@ -243,6 +243,28 @@ def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
     assert len(found) == wrong, found
 
 
+@pytest.mark.parametrize(("unseen_ms", "wrong"), [(3_000, 0), (100, 1)])
+def test_a_follower_that_was_paused_may_have_fetched_before_it_followed(
+    tmp_path: Path, unseen_ms: int, wrong: int
+) -> None:
+    """A soak of 1.1.1: nobody observed when the follower got the record that it truncated."""
+    run = RunBuilder(tmp_path / "run", kafka="1.1.1")
+    run.leader(1, 0, [1, 2, 3])
+    run.observe_all(1, 1)
+    run.tick(unseen_ms)
+    run.leader(2, 1, [2, 3])
+    run.log_line(2, "leader", "events-0 starts at Leader Epoch 1 from offset 1.", offset=1)
+    follows = "Added fetcher for [events-0, initOffset 1 to broker BrokerEndPoint(2"
+    run.log_line(3, "fetcher", follows, offset=1)
+    run.tick(1_000)
+    run.observe(3, 2, 1)
+    run.log_line(3, "truncation", "Truncating to offset 1 (kafka.log.Log)", offset=1)
+    observed = observe(run.write())
+    [trace] = observed.traces.values()
+    found = [link.says for link in wrong_cuts(trace, observed.software)]
+    assert len(found) == wrong, found
+
+
 @pytest.mark.parametrize(("anew", "wrong"), [(0, 0), (None, 3)])
 def test_who_leads_alone_may_begin_its_epoch_anew(
     tmp_path: Path, anew: int | None, wrong: int

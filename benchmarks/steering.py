@@ -7,8 +7,9 @@ alternately on one machine:
     highwater soak --name steered-4.4.0 --kafka 4.4.0 --seed 50 --for 12m --steer
 
 The benchmark prints how many situations of the model each soak had observed after each quarter of
-the shorter soak's time, and when it first found each kind of anomaly. Time is that of runs: the
-start of clusters, the model's search and the judge are not counted.
+the shorter soak's time, and when it first found each kind of anomaly, and broke each promise at
+which it aimed. Time is that of runs: the start of clusters, the model's search and the judge are
+not counted.
 """
 
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.campaigns.soak_results import SoakFolder, SoakRow
+from highwater.checkers.model.search.kafka_model import PROMISES
 from highwater.reports.drawings.svg import svg, tag, text
 
 _QUARTERS: Final = 4
@@ -46,12 +48,13 @@ def at(points: Curve, hours: float) -> int:
 
 
 def first(rows: Sequence[SoakRow]) -> dict[str, float]:
-    """Return for each kind of anomaly the hours until the end of the first run with it."""
+    """Return the hours until the end of the first run with each anomaly or broken promise."""
     hours, found = 0.0, dict[str, float]()
     for row in sorted(rows, key=lambda row: row.number):
         hours += row.seconds / _HOUR_S
-        for kind in row.counts:
-            found.setdefault(kind, hours)
+        broken = (row.aim,) if row.reached and row.aim in PROMISES else ()
+        for name in (*row.counts, *broken):
+            found.setdefault(name, hours)
     return found
 
 
@@ -104,7 +107,7 @@ def main(arguments: Iterable[str] = ()) -> None:
                 f"{kind} {found:.2f}" for kind, found in sorted(first(modes[mode]).items())
             )
             aims = {row.aim for row in modes[mode]} - {""}
-            reached = sum(row.aim in row.situations for row in modes[mode] if row.aim)
+            reached = sum(row.reached for row in modes[mode] if row.aim)
             print(
                 f"{kafka} {mode}: {len(points) - 1} runs, {points[-1][0]:.2f} h;"
                 f" situations in each quarter of {hours:.2f} h: {counts};"

@@ -25,6 +25,7 @@ from highwater.checkers.explain.trace import (
 from highwater.checkers.kafka_files.reader import read_segment
 from highwater.checkers.kafka_files.segment_files import segments
 from highwater.checkers.run_files import plain
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import Strikes, strikes
 from highwater.harness.runs.history import GROUPS_TABLE, MESSAGES_TABLE, READ, SEND
@@ -97,7 +98,7 @@ def observe(run: Run) -> RunTraces:
         )
         removed = ((f, f.removed_from(plan.topic.name, partition)) for f in faults)
         tails = [(fault, offsets) for fault, ranges in removed for offsets in ranges]
-        trace.starts.extend(_starts(trace, tails, unseen=unseen))
+        trace.starts.extend(_starts(trace, tails, faults, unseen=unseen))
         traces[partition] = trace
     return RunTraces(
         plan=plan,
@@ -269,7 +270,9 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
     )
 
 
-def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[LeadershipStart]:
+def _starts(
+    trace: Trace, tails: list[_Tail], faults: Sequence[FaultInterval], *, unseen: bool
+) -> list[LeadershipStart]:
     """Return the start of every leadership, with its logged offset, or its observed LEO.
 
     Args:
@@ -291,6 +294,8 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
             outside = None if inside else offline.text if offline else row.event
             line = by_epoch.pop((row.leader, row.epoch), None)
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
+            if line is None:
+                begun_ns = max(begun_ns, _resumed_ns(trace, row, faults))
             start = _start(trace, row, line, outside, tails, begun_ns)
             if before and row.leader not in before.isr and not trace.knows_isr(before, row):
                 start = replace(start, isr_known=False)
@@ -312,6 +317,26 @@ def _followed_ns(trace: Trace, before: Leadership, now: Leadership) -> int:
     fetchers = (line for broker in trace.lines for line in trace.of_kind(broker, "fetcher"))
     followed = [line.time_ns for line in fetchers if line.leader == now.leader != before.leader]
     return min((at for at in followed if before.time_ns < at < now.time_ns), default=now.time_ns)
+
+
+def _resumed_ns(trace: Trace, now: Leadership, faults: Sequence[FaultInterval]) -> int:
+    """Return the time from which a leader led that was frozen at its election; 0 for any other.
+
+    Until then it may follow earlier leaders, and truncate its log.
+    """
+    ends = [
+        fault.until_ns
+        for fault in faults
+        if facts_of(fault.name).frozen
+        and fault.broker == now.leader
+        and fault.start_ns <= now.time_ns <= fault.until_ns
+    ]
+    followed = [
+        line.time_ns
+        for line in trace.of_kind(now.leader, "fetcher")
+        if any(0 <= line.time_ns - end <= WITHIN.log for end in ends)
+    ]
+    return max((*ends, *followed), default=0)
 
 
 def _start(
@@ -342,7 +367,7 @@ def _start(
         logged=line is not None or was_struck,
         unlogged_election=line is None and said_unclean is None,
         event=line.text if line else f"{row.event}; LEO {leo} of broker {row.leader}",
-        led_ns=line.time_ns if line else row.time_ns,
+        led_ns=line.time_ns if line else max(row.time_ns, begun_ns),
     )
 
 

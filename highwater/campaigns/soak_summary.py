@@ -57,7 +57,7 @@ def markdown(soak: Soak, rows: Sequence[SoakRow]) -> str:
         _table("Releases", ("kafka", "runs", "faults", "acknowledged", "lost", *STATES),
                _by_release(rows)),
         _table("Faults", ("fault", "injected", "in runs", "on releases"), _by_fault(rows)),
-        _table("Situations of the model", ("kafka", "observed", "aimed at", "of these reached"),
+        _table("Situations of the model", ("kafka", "observed", "aims", "reached"),
                _by_situation(rows)),
         _table("Anomalies", ("kind", "count", "in runs"), _by_kind(rows)),
         *(_listed(state, [row for row in rows if row.state == state]) for state in _LISTED),

@@ -66,6 +66,7 @@ class Steering:
             ]
             answers.sort(key=lambda path: len(path.steps), reverse=True)
             self._broken[kafka] = {path.invariant: path for path in answers}
+            self.progress(f"{kafka} can break {', '.join(self._broken[kafka]) or 'no promise'}")
         return self._broken[kafka]
 
     def reachable(self, kafka: str) -> ReachableSituations:

@@ -323,7 +323,7 @@ def _followed(trace: Trace, cut: BrokerLogLine) -> int | None:
 
 def _cut_before(case: Succession, cut: BrokerLogLine, rule: str, says: str) -> Links:
     """Return links for the new leader's truncation and election; empty if it truncated later."""
-    if cut.time_ns > case.start.time_ns + WITHIN.log:
+    if cut.time_ns > max(case.start.time_ns, case.start.led_ns) + WITHIN.log:
         return ()
     says = f"Broker {cut.broker} truncated its log to {cut.offset}, {says}"
     return case.ack, event_link(rule, says, cut, cut.broker), case.election

@@ -265,6 +265,31 @@ def test_a_follower_that_was_paused_may_have_fetched_before_it_followed(
     assert len(found) == wrong, found
 
 
+@pytest.mark.parametrize(("paused", "offset", "led_ms"), [(True, 0, 4_010), (False, 1, 0)])
+def test_a_leader_that_was_paused_leads_when_it_is_resumed(
+    tmp_path: Path, paused: bool, offset: int, led_ms: int
+) -> None:
+    """A steered soak of 0.10.2.2: elected while paused, it first followed the leader before it."""
+    run = RunBuilder(tmp_path / "run", kafka="0.10.2.2")
+    run.leader(1, 0, [1, 2, 3])
+    run.send("p0-0", 0)
+    run.observe_all(1, 0)
+    if paused:
+        run.fault("pause", 3, "broker 3 is paused")
+    run.leader(2, 1, [2, 3])
+    run.leader(3, 2, [3])
+    run.tick(4_000)
+    if paused:
+        run.fault("pause", 3, "broker 3 is healed", phase="heal")
+    run.tick()
+    run.log_line(3, "truncation", "Truncating log events-0 to offset 0.", offset=0)
+    run.log_line(3, "fetcher", "Added fetcher [events-0, initOffset 0 to broker 2", offset=0)
+    [trace] = observe(run.write()).traces.values()
+    start = trace.starts[-1]
+    assert (start.broker, start.offset) == (3, offset)
+    assert (start.led_ns - start.time_ns) // MS == led_ms
+
+
 @pytest.mark.parametrize(("anew", "wrong"), [(0, 0), (None, 3)])
 def test_who_leads_alone_may_begin_its_epoch_anew(
     tmp_path: Path, anew: int | None, wrong: int

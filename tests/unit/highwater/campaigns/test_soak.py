@@ -297,12 +297,14 @@ def test_every_second_group_aims_at_situations_that_no_run_had(tmp_path: Path) -
     assert [run.plan for run in left] == [run.plan for run in blind[1]]
 
 
-def test_a_summary_counts_situations_that_were_observed_and_reached() -> None:
+def test_a_summary_counts_what_runs_aimed_at_and_reached() -> None:
     rows = [
         row(1, situations=("situation-1", "situation-2")),
         row(2, aim="situation-3", situations=("situation-1", "situation-3")),
         row(3, aim="situation-4"),
+        row(4, aim="acked-kept", counts={"lost-write": 1}),
+        row(5, aim="read-kept"),
     ]
     page = markdown(Soak(seed=1, kafkas=("4.3.1",), steer=True), rows)
-    assert "| 4.3.1 | 3 | 2 | 1 |" in page
+    assert "| 4.3.1 | 3 | 4 | 2 |" in page
     assert "Situations" not in markdown(Soak(seed=1, kafkas=("4.3.1",)), [row(1)])

@@ -1,7 +1,6 @@
 """The choice of steered runs: broken promises first."""
 
 from itertools import islice
-from pathlib import Path
 
 import msgspec
 import pytest

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.coordinator_logs import coordinator_copies, newest
 from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Row, whole
 from highwater.checkers.coordinators.groups import wrong_groups
-from highwater.checkers.coordinators.offsets import offset_answers, wrong_offsets
+from highwater.checkers.coordinators.offsets import Commits, offset_answers, wrong_offsets
 from highwater.checkers.coordinators.shares import TOPIC as SHARES
 from highwater.checkers.coordinators.shares import wrong_shares
 from highwater.checkers.coordinators.transactions import (
@@ -40,6 +40,8 @@ from highwater.checkers.groups.offsets_topic import TOPIC as OFFSETS
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.transactions.coordinated import TOPIC as TRANSACTIONS
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.group_protocols import CONSUMER_SINCE
 from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.history import ANSWERS_TABLE, GROUPS_TABLE, OK, SEND
 
@@ -86,7 +88,7 @@ def _of_run(case: RunFiles, facts: PartitionFacts | None) -> Iterator[GroupFindi
     """Yield the contradictions of one run, whose coordinators' topics have one partition each."""
     topic, workload = case.plan.topic.name, case.plan.workload
     if offsets := _offsets(case):
-        yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic)
+        yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic, _acknowledged(case))
     if workload.members and (logs := _replicas(case, OFFSETS)):
         groups = {row["group"] for row in case.rows(GROUPS_TABLE)}
         yield from (finding for finding in wrong_groups(_whole(logs)) if finding.group in groups)
@@ -113,6 +115,13 @@ def _whole(logs: list[list[Row]]) -> Sequence[Row]:
 
 def _offsets(case: RunFiles) -> list[CoordinatorAnswer]:
     return [] if case.plan.external else offset_answers(case.rows(GROUPS_TABLE))
+
+
+def _acknowledged(case: RunFiles) -> Commits | None:
+    if release(case.plan.kafka).number >= CONSUMER_SINCE:
+        return None
+    rows = (row for row in case.rows(GROUPS_TABLE) if row["event"] == "commit")
+    return {(row["group"], row["partition"], row["offset"]) for row in rows if row["outcome"] == OK}
 
 
 def _answers(case: RunFiles, topic: str) -> list[CoordinatorAnswer]:

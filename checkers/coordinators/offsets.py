@@ -1,6 +1,6 @@
 """Compare a coordinator's responses about groups' offsets with ``__consumer_offsets``."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,6 +17,9 @@ The first record removes the group. The second record is the marker that ends th
 
 _SHOWN_MAX: Final = 8
 
+Commits = Container[tuple[str, int, int]]
+"""Commits of offsets, each as group, partition and offset."""
+
 
 def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
     """Return the coordinators' responses that were recorded together with the end of the log."""
@@ -28,10 +31,24 @@ def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
 
 
 def wrong_offsets(
-    answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], topic: str
+    answers: Sequence[CoordinatorAnswer],
+    replicas: Iterable[Sequence[Row]],
+    topic: str,
+    acknowledged: Commits | None = None,
 ) -> Iterator[GroupFinding]:
-    """Yield the responses about offsets of a topic that contradict the coordinator's log."""
+    """Yield the responses about offsets of a topic that contradict the coordinator's log.
+
+    Args:
+        acknowledged: the commits to which the coordinator responded. Before 4.0 its memory may lack
+            any other commit, which its log has: it adds a commit when all in-sync replicas have it,
+            and gives the commit up after ``offsets.commit.timeout.ms``
+            (``GroupMetadataManager.storeOffsets``). None for coordinators from 4.0 on.
+    """
     for answer, log, offsets in contradicted(answers, replicas, partial(OffsetsLog, topic)):
+        if acknowledged is not None and answer.state in _given_up(
+            log, answer.place, topic, acknowledged
+        ):
+            continue
         group, partition = answer.place
         expected = min(offsets, key=lambda offset: -1 if offset is None else offset)
         yield GroupFinding(
@@ -43,6 +60,22 @@ def wrong_offsets(
             f"partition {partition}, but {TOPIC} has {_named(expected)}.",
             records=tuple(_records(log, answer.place, topic))[-_SHOWN_MAX:],
         )
+
+
+def _given_up(
+    log: Sequence[Row], place: Place, topic: str, acknowledged: Commits
+) -> set[int | None]:
+    """Return the offsets that memory may have if it lacks the last commits without a response."""
+    offsets = set[int | None]()
+    for row in reversed(log):
+        commit = committed(row, topic)
+        if commit is not None and commit.place == place:
+            offsets.add(commit.offset)
+            if commit.transactional or commit.offset is None:
+                return offsets
+            if (*place, commit.offset) in acknowledged:
+                return offsets
+    return offsets | {None}
 
 
 def _named(offset: int | None) -> str:

@@ -251,3 +251,27 @@ def test_whatever_is_changed_is_found_exactly() -> None:
             assert not difference, (seed, change.__name__)
     assert {name for name, _ in counts} == {change.__name__ for change in CHANGES}
     assert any(accused for _, accused in counts)
+
+
+@pytest.mark.parametrize(
+    ("returned", "acknowledged", "accused"),
+    [
+        (1, {1}, False),
+        (2, {1}, False),
+        (1, {1, 2}, True),
+        (7, {1}, True),
+        (None, set(), False),
+        (None, {1}, True),
+        (1, None, True),  # from 4.0 on
+    ],
+)
+def test_memory_may_lack_the_last_commits_without_a_response(
+    returned: int | None, acknowledged: set[int] | None, accused: bool
+) -> None:
+    """A soak of 1.1.1: the log had the last commit, and the coordinator never added it."""
+    made, place = Coordinator(), ("g", 0)
+    for offset in (1, 2, 3):
+        made.commit(place, offset)
+    answer = CoordinatorAnswer(place, returned, len(made.log))
+    responded = None if acknowledged is None else {(*place, offset) for offset in acknowledged}
+    assert bool([*wrong_offsets([answer], [made.log], TOPIC, responded)]) == accused

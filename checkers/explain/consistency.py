@@ -117,11 +117,10 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
     record must not be below the offset at which its leader began to lead. On ZooKeeper, a leader
     that is alone in the ISR may restart, and begin its epoch again at the new end of its log.
     """
-    begun = {start.epoch: start.offset for start in trace.starts if start.logged}
-    for line in (
-        decision for broker in trace.lines for decision in trace.of_kind(broker, "leader")
-    ):
-        begun[line.epoch] = min(line.offset, begun.get(line.epoch, line.offset))
+    begun: dict[int, int] = {}
+    for start in trace.starts:
+        if start.logged:
+            begun[start.epoch] = min(start.offset, begun.get(start.epoch, start.offset))
     for broker, disk in sorted(trace.disks.items()):
         gaps = [] if compacted else np.flatnonzero(np.diff(disk.offsets) != 1).tolist()
         for step in gaps:

@@ -283,6 +283,7 @@ def _starts(
     """
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
+    again = [line for line in lines if line.offset < by_epoch[line.broker, line.epoch].offset]
     starts: list[LeadershipStart] = []
     before: Leadership | None = None
     for row in trace.leaderships:
@@ -301,8 +302,9 @@ def _starts(
                 start = replace(start, isr_known=False)
             starts.append(start)
         before = row
-    # A broker that led only between two observations is known only by its own log line.
-    for line in by_epoch.values():
+    # A broker that led only between two observations is known only by its own log line. So is a
+    # broker that lost its log, and led again in its epoch.
+    for line in (*by_epoch.values(), *again):
         row = Leadership(time_ns=line.time_ns, leader=line.broker, epoch=line.epoch, isr=())
         starts.append(_start(trace, row, line, None, tails, line.time_ns))
     return sorted(starts, key=lambda start: (start.epoch, start.time_ns))

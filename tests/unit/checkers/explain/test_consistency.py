@@ -303,5 +303,8 @@ def test_who_leads_alone_may_begin_its_epoch_anew(
     if anew is not None:
         run.log_line(1, "leader", begins.format(anew), offset=anew)
     run.everywhere([(0, 6, "p0-0")])
-    said = [one.says for _, one in contradictions(observe(run.write()))]
+    observed = observe(run.write())
+    starts = [start.offset for start in observed.traces[0].starts]
+    assert starts == ([164] if anew is None else [164, anew])
+    said = [one.says for _, one in contradictions(observed)]
     assert len([one for one in said if "the leader of that epoch began" in one]) == wrong

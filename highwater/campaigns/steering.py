@@ -20,6 +20,7 @@ from highwater.checkers.model.search.kafka_model import PROMISES, Counterexample
 from highwater.checkers.model.search.result import search
 from highwater.checkers.model.search.situations import name_of
 from highwater.harness.base.errors import HighwaterError
+from highwater.harness.releases.catalogue import release
 from highwater.nemesis.model_replay.schedule_replay import plan
 from highwater.runtime.campaign import PlannedRun
 
@@ -31,8 +32,13 @@ BREACHES: Final = (
     Scope(records=1, failures=0, moves=3, by="round"),
     Scope(records=3, failures=0, moves=2, by="round"),
 )
-"""The bounds of the searches for broken promises. They include KIP-101 and KIP-279, and on KRaft
-the leader that is elected again."""
+BREACHES_BY_MESSAGE: Final = (
+    Scope(records=2, failures=0, moves=3),
+    Scope(records=2, failures=0, moves=2, late=1),
+)
+"""The bounds of the searches for broken promises; only brokers with ZooKeeper can replay the second
+ones. They include KIP-101, KIP-279, KAFKA-9338 and KAFKA-13141, and on KRaft the leader that is
+elected again."""
 
 _SECONDS: Final = 300.0
 
@@ -53,16 +59,20 @@ class Steering:
     _passed: dict[str, dict[int, frozenset[int]]] = field(default_factory=dict)
 
     def breaches(self, kafka: str) -> Mapping[str, Counterexample]:
-        """Return the promises that a release's model can break; the first call searches."""
+        """Return a path to each promise that a release's model can break, and brokers can follow.
+
+        The first call searches.
+        """
         if kafka not in self._broken:
             self.progress(f"searching the promises that {kafka} can break")
+            on_zookeeper = release(kafka).coordination == "zookeeper"
             answers = [
                 answer.counterexample
-                for scope in BREACHES
+                for scope in (*BREACHES, *(BREACHES_BY_MESSAGE if on_zookeeper else ()))
                 for answer in search(
                     ModelSettings(kafka=kafka, scope=scope), PROMISES, limits=_limits()
                 )
-                if answer.counterexample is not None
+                if answer.counterexample is not None and _followed(answer.counterexample, kafka)
             ]
             answers.sort(key=lambda path: len(path.steps), reverse=True)
             self._broken[kafka] = {path.invariant: path for path in answers}
@@ -112,8 +122,7 @@ class Steering:
         """
         for name, path in self.breaches(kafka).items():
             if name not in seen:
-                with contextlib.suppress(HighwaterError):
-                    yield compile_for(path, kafka), path
+                yield compile_for(path, kafka), path
         depths, passed = self.reachable(kafka).depths, self._passed[kafka]
         visited = {number for number in depths if name_of(number) in seen}
         aims = passed.keys() - visited
@@ -128,6 +137,14 @@ class Steering:
             visited |= passed[aim]
             aims -= visited
             yield schedule, path
+
+
+def _followed(path: Counterexample, kafka: str) -> bool:
+    try:
+        compile_for(path, kafka)
+    except HighwaterError:
+        return False
+    return True
 
 
 def _limits() -> Limits:

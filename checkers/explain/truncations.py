@@ -137,7 +137,10 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
     cause = before.cause
     if cause is None:
         return 0
-    idle = cause.kind == "fetcher" and before.cut is None and not _had_fetched(trace, line, cause)
+    if cause.kind == "leader":
+        idle = line.offset == cause.offset
+    else:
+        idle = before.cut is None and not _had_fetched(trace, line, cause)
     return before.since_ns if idle else cause.time_ns
 
 

@@ -243,6 +243,32 @@ def test_who_followed_somebody_that_was_gone_may_cut_by_the_epoch_before(
     assert len(found) == wrong, found
 
 
+@pytest.mark.parametrize(("began", "wrong"), [(0, 0), (1, 1)])
+def test_who_led_without_a_record_may_cut_by_an_epoch_before(
+    tmp_path: Path, began: int, wrong: int
+) -> None:
+    """A steered soak of 2.8.0: broker 1 led again, and wrote nothing, after epoch 2 had begun."""
+    run = RunBuilder(tmp_path / "run", kafka="2.8.0")
+    led = "[Broker id={0}] Leader events-0 starts at leader epoch {1} from offset {2} with high"
+    for leader, epoch, offset in ((1, 0, 0), (2, 2, began), (1, 3, 1), (3, 4, 1)):
+        run.leader(leader, epoch, [1, 2, 3])
+        run.log_line(leader, "leader", led.format(leader, epoch, offset), offset=offset)
+        run.observe(1, 1, 0)
+        run.tick(5_000)
+    follows = (
+        "[ReplicaFetcherManager on broker 1] Added fetcher to broker 3 for events-0 ->"
+        " InitialFetchState(BrokerEndPoint(id=3, host=127.0.0.1:9092),4,1"
+    )
+    run.log_line(1, "fetcher", follows, offset=1)
+    run.observe(1, 1, 0)
+    run.log_line(1, "truncation", "Truncating to offset 0 (kafka.log.Log)", offset=0)
+    run.observe(3, 2, 1)
+    observed = observe(run.write())
+    [trace] = observed.traces.values()
+    found = [link.says for link in wrong_cuts(trace, observed.software)]
+    assert len(found) == wrong, found
+
+
 @pytest.mark.parametrize(("unseen_ms", "wrong"), [(3_000, 0), (100, 1)])
 def test_a_follower_that_was_paused_may_have_fetched_before_it_followed(
     tmp_path: Path, unseen_ms: int, wrong: int

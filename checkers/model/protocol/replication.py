@@ -148,6 +148,7 @@ def request(s: State, k: Constants, b: int) -> bool:
     ):
         return False
     leo, end = get(s, b, layout.LEO), get(s, leader, layout.LEO)
+    told_hw = get(s, leader, layout.HW)
     last = last_epoch(s, b)
     if k[scope.K_CUT_ON_FETCH] and last >= 0:
         epoch_told, told_end = told_epoch(s, k, leader, last), start_after(s, leader, last)
@@ -156,7 +157,7 @@ def request(s: State, k: Constants, b: int) -> bool:
                 progress(s, k, leader, b)
             _put_answer(s, b, AnswerKind.DIVERGING, told_end, epoch_told)
             put(s, b, layout.ANSWER_LOG, leo)
-            put(s, b, layout.ANSWER_HW, get(s, leader, layout.HW))
+            put(s, b, layout.ANSWER_HW, told_hw)
             return True
         if epoch_told == UNDEFINED:
             _out_of_range(s, k, b, end)
@@ -166,7 +167,6 @@ def request(s: State, k: Constants, b: int) -> bool:
         return True
     while end > leo and get(s, leader, layout.LOG + end - 1) & 7 == 0:
         end -= 1  # the entries at the end are a gap, so no record follows
-    told_hw = get(s, leader, layout.HW)
     progress(s, k, leader, b)
     _put_answer(s, b, AnswerKind.RECORDS, leo, end - leo)
     put(s, b, layout.ANSWER_HW, told_hw)

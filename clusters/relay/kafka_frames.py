@@ -31,8 +31,8 @@ _TOPIC_IDS: Final = 13
 _REPLICA_IS_TAGGED: Final = 15
 _REPLICA_STATE: Final = 1
 _BROKER_CLIENT = re.compile(
-    r"(?:(?:raft|AddPartitionsManager|Persister)-client-|broker-)?(\d+)"
-    r"(?:-(?:fetcher|txn-marker).*)?"
+    r"(?:(?:raft|AddPartitionsManager|Persister)-client-|broker-|__remote_log_metadata_client_)?(\d+)"
+    r"(?:-(?:fetcher|txn-marker).*|_(?:producer|consumer|admin))?"
 )
 _ISR_NODE = re.compile(rb"/brokers/topics/([^/]+)/partitions/(\d+)/state")
 _I16, _I32, _I64 = (struct.Struct(form) for form in (">h", ">i", ">q"))

@@ -45,6 +45,10 @@ _TRY_S: Final = 5.0
 _SETTLED_S: Final = 1.0
 _RETRY_S: Final = 0.2
 _POLL_S: Final = 0.1
+_REFUSED_S: Final = 5.0
+"""The time after which a leader that refuses an offset of the remote tier will always refuse it. A
+new leader may refuse offsets at first, because it does not know the remote segments yet."""
+
 _READ_AT_ONCE: Final = 5_000
 _ENDS_S: Final = 30.0
 _TIMES: Final = 16
@@ -316,8 +320,7 @@ def _read_range(
         reached |= {message.partition() or 0: message.offset() or 0 for message in messages}
         _pass_ends(answers, fences, reached, stable)
         tape.read(messages, invoke_ns)
-        expired = {a.partition() or 0 for a in answers if (e := a.error()) and e.code() == _OUT}
-        firsts = {p: _first_offset(client, topic, p, deadline) for p in expired}
+        firsts = {p: _first_offset(client, topic, p, deadline) for p, _ in _out(answers)}
         moved = {p: first for p, first in firsts.items() if first > reached[p] + 1}
         if moved:
             tape.moved(SEEK, moved, within=False)
@@ -414,6 +417,7 @@ def _read(
     shortened = plan.tiered or plan.topic.expires or deletes
     begins = {p: _first_offset(client, topic, p, deadline) if shortened else 0 for p in fences}
     client.assign([TopicPartition(topic, partition, at) for partition, at in begins.items()])
+    refused = RefusedOffsets()
     while time.monotonic() < deadline and any(
         reached[p] < end for p, end in ends.items() if p not in stable.standing
     ):
@@ -423,8 +427,14 @@ def _read(
         for message in messages:
             reached[message.partition() or 0] = message.offset() or 0
             stable.moved(message.partition() or 0)
+            refused.moved(message.partition() or 0)
         if len(messages) < len(answers):
             _pass_ends(answers, fences, reached, stable)
+            if plan.tiered and (out := _out(answers)):
+                for p, at in out:
+                    first = _first_offset(client, topic, p, deadline)
+                    reached[p] = max(refused.next(p, at), first) - 1
+                client.assign([TopicPartition(topic, p, reached[p] + 1) for p in fences])
         if not answers and plan.workload.keys:
             stable.silent(p for p, end in ends.items() if reached[p] < end)
         tape.read(messages, invoke_ns)
@@ -432,6 +442,35 @@ def _read(
         stable.look()
         recorder.check()
     return reached
+
+
+class RefusedOffsets:
+    """The offsets that leaders refuse, although their logs begin earlier (KIP-405).
+
+    A leader refuses the offset of a record that is only in the remote tier if it finds no segment
+    with this offset. Then the reader asks again, and after a time limit continues at the next
+    offset.
+
+    Args:
+        limit_s: seconds since the first refusal after which the reader passes over offsets.
+        clock: monotonic time in seconds.
+    """
+
+    def __init__(
+        self, limit_s: float = _REFUSED_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limit_s = limit_s
+        self._clock = clock
+        self._since: dict[int, float] = {}
+
+    def next(self, partition: int, offset: int) -> int:
+        """Return the offset at which the reader continues after the refusal of an offset."""
+        since = self._since.setdefault(partition, self._clock())
+        return offset + (self._clock() - since >= self._limit_s)
+
+    def moved(self, partition: int) -> None:
+        """Record that the reader got a record of the partition."""
+        self._since.pop(partition, None)
 
 
 def _pass_ends(
@@ -452,6 +491,15 @@ def _pass_ends(
         stable.reached(partition, answer.offset() or 0)
         if fences[partition] is None:
             reached[partition] = max(reached[partition], (answer.offset() or 0) - 1)
+
+
+def _out(answers: Sequence[ReadRecord]) -> set[tuple[int, int]]:
+    """Return (partition, offset) of each position that a leader refused as outside its log."""
+    return {
+        (answer.partition() or 0, answer.offset() or 0)
+        for answer in answers
+        if (error := answer.error()) and error.code() == _OUT
+    }
 
 
 def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:

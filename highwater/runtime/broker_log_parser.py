@@ -42,12 +42,26 @@ _PATTERNS: Final = tuple(
         ("follower", rf"Follower {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"Leader {_PARTITION} .*starts at leader epoch \d+ from offset {_OFFSET}"),
         ("leader", rf"{_PARTITION} starts at [Ll]eader [Ee]poch \d+ from offset {_OFFSET}"),
-        # RemoteLogManager and UnifiedLog, since 3.6: retention in the remote tier (KIP-405)
+        # RemoteLogManager, since 3.6: retention in the remote tier, and copies (KIP-405)
         (
             "expired",
             (
                 rf"RemoteLogManager=\d+ partition=[\w-]+:{_PARTITION} About to delete remote log"
                 r" segment .* due to retention"
+            ),
+        ),
+        (
+            "copying",
+            (
+                rf"RemoteLogManager=\d+ partition=[\w-]+:{_PARTITION} Copying 0*{_OFFSET}\.log to"
+                r" remote storage"
+            ),
+        ),
+        (
+            "copied",
+            (
+                rf"RemoteLogManager=\d+ partition=[\w-]+:{_PARTITION} Copied 0*{_OFFSET}\.log to"
+                r" remote storage"
             ),
         ),
         # RetentionMsBreach, since 2.6; before it Log.deleteOldSegments

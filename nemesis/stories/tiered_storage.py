@@ -1,4 +1,4 @@
-"""Stories of tiered storage: a leader miscounts segments, or a group returns too late.
+"""Stories of tiered storage: wrong counts, a late report, and a group that returns too late.
 
 ``tiered-new-leader``: a leader deletes the oldest segments of the remote tier when the partition is
 larger than retention.bytes. A segment in both tiers must count once, so the leader ignores local
@@ -15,17 +15,29 @@ about the remote tier. Before 3.9 each failed attempt then counts as a segment o
 ``expired-unread``: a group has no members for longer than ``retention.ms``, which also applies to
 the remote tier, so its unread records are deleted. ``local-retention`` loses nothing: only
 ``local.retention.ms`` has passed, and the group reads all records from the tier.
+
+``late-segment``: brokers find a remote segment by its first offset, and a report of a finished copy
+replaces an earlier segment with the same first offset. If a former leader's report arrives after
+the new leader's, and the former leader's segment is shorter, no broker finds the remaining offsets
+(``RemoteLogLeaderEpochState``). In ``prompt-segment`` the report arrives before the new leader's.
 """
 
 from typing import Final
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.store import REMOTE_TIER
 from highwater.harness.runs.topics.remote_tier import remote_partition, remote_segment
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.helpers import await_replicas, look_until, move_leader
+from highwater.nemesis.stories.helpers import (
+    await_event,
+    await_leads,
+    await_replicas,
+    look_until,
+    move_leader,
+)
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _RECORDS: Final = tuple(f"m{number}" for number in range(6))
@@ -54,9 +66,17 @@ _UNREAD: Final = _RECORDS[1:5]
 _RETENTION_MS: Final = 12_000
 _BRIEF: Final = {**_TIERED, "retention.bytes": "-1", "local.retention.ms": "1000"}
 
+_SEEN, *_HIDDEN = _RECORDS[:4]
+_COPIED_TWICE: Final = StoryNeeds(wire="nodes", tiered=True, expiry=True)
+_TIER_TOPIC: Final = "__remote_log_metadata"
+"""Kafka's topic about the remote tier, with one partition."""
+
 _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
 """The first release in which copying is a separate task and can be disabled (KIP-950)."""
+
+_CLOSES_SEGMENTS: Final = (3, 7)
+"""The first release in which local retention closes an active segment (``UnifiedLog``)."""
 
 _LIMIT_S: Final = 30.0
 _LOOK_S: Final = 1.0
@@ -73,6 +93,14 @@ def _cannot_stop_copying(release: Release) -> str:
         return why
     if release.number < _COPYING_STOPS:
         return f"it has no {_COPYING}, which came with 3.9 (KIP-950)"
+    return ""
+
+
+def _closes_no_segment(release: Release) -> str:
+    if why := _no_tier(release):
+        return why
+    if release.number < _CLOSES_SEGMENTS:
+        return "local retention closes no active segment of its replicas before 3.7"
     return ""
 
 
@@ -178,6 +206,88 @@ def expired_unread(context: ScheduleContext) -> None:
 def local_retention(context: ScheduleContext) -> None:
     """Repeat expired-unread, but only local.retention.ms passes."""
     _be_away(context, expires=False)
+
+
+@story(
+    "late-segment",
+    HazardEnding(hazard="late-segment", ending=Prediction(lost=frozenset(_HIDDEN))),
+    needs=_COPIED_TWICE,
+    outcome="Three records in the remote tier can never be read.",
+    topic_config={**_BRIEF, "local.retention.ms": "1"},
+    min_isr_most=3,
+    why_not=_closes_no_segment,
+)
+def late_segment(context: ScheduleContext) -> None:
+    """Hide records in the remote tier: a former leader reports its copy too late."""
+    _copy_twice(context, late=True)
+
+
+@story(
+    "prompt-segment",
+    HazardEnding(hazard="late-segment", ending=Prediction()),
+    needs=_COPIED_TWICE,
+    outcome="All records can be read.",
+    topic_config={**_BRIEF, "local.retention.ms": "1"},
+    min_isr_most=3,
+    why_not=_closes_no_segment,
+)
+def prompt_segment(context: ScheduleContext) -> None:
+    """Repeat late-segment, but the report arrives in time."""
+    _copy_twice(context, late=False)
+
+
+def _copy_twice(context: ScheduleContext, *, late: bool) -> None:
+    """Let two leaders copy segments that begin at the same offset; the first one is shorter.
+
+    Each replica closes its active segment by itself when local.retention.ms has passed, if the
+    replica's HW is its LEO. A follower learns the HW later, so its segment gets more records.
+    """
+    keeper = context.until(
+        lambda: context.probe.partition(_TIER_TOPIC, 0).leader,
+        lambda leader: leader is not None,
+        what=f"a leader of {_TIER_TOPIC}-0",
+        limit_s=_LIMIT_S,
+    )
+    former, heir = [broker for broker in context.replicas if broker != keeper][:2]
+    move_leader(context, former)
+    await_leads(context, former)
+    _await_in_sync(context)
+    rule = f"hold Produce broker-{former}>broker-{keeper} n=2 times=0"
+    with context.intercept(rule) as report:
+        context.send(_SEEN, leader=former)
+        _await_local(context, former, {0, 1})
+        for record in _HIDDEN:
+            end = context.send(record, leader=former) + 1
+        context.note(f"broker {former} has closed a segment with {_SEEN} only", former)
+        await_event(report, "caught", limit_s=_LIMIT_S)
+        context.note(f"it has copied this segment; the relay holds its report to {_TIER_TOPIC}")
+        _await_local(context, heir, {0, end})
+        context.note(f"broker {heir} has closed a segment with all {end} records", heir)
+        if not late:
+            _let_report(context, report)
+        move_leader(context, heir)
+        _await_local(context, heir, {end})
+        context.note("it leads, has copied this segment, and has deleted it from its disk", heir)
+        if late:
+            _let_report(context, report)
+        context.hold(_LOOK_S)
+
+
+def _let_report(context: ScheduleContext, report: CaughtMessages) -> None:
+    report.release("schedule")
+    await_event(report, "answered", limit_s=_LIMIT_S)
+    context.note(f"{_TIER_TOPIC} has the report about the shorter segment")
+
+
+def _await_local(context: ScheduleContext, broker: int, bases: set[int]) -> None:
+    """Wait until the segments on a broker's disk begin at these offsets."""
+    folder = context.cluster.directory / "replicas" / str(broker) / f"{context.topic}-0"
+    context.until(
+        lambda: {int(file.stem) for file in folder.glob("*.log")},
+        lambda seen: seen == bases,
+        what=f"broker {broker} to have segments that begin at {sorted(bases)}",
+        limit_s=_LIMIT_S,
+    )
 
 
 def _be_away(context: ScheduleContext, *, expires: bool) -> None:

@@ -83,6 +83,8 @@ AT_NIGHT = {
         Cell("lost-metadata"),
         Cell("tiered-new-leader"),
         Cell("failed-copies"),
+        Cell("late-segment"),
+        Cell("prompt-segment"),
         Cell("torn-transaction"),
         Cell("late-produce"),
         Cell("torn-transaction", client="java"),

@@ -178,6 +178,47 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
 
 
 @explains(
+    "late-segment",
+    hazard_of_release("late-segment"),
+    "A former leader's late report of a copy hides the remote segment with the record.",
+    applies=lambda case: case.observed.plan.tiered,
+    needs=LOGS,
+)
+def _hidden(case: LostRecord) -> Links:
+    """Return links for two leaders that copied segments with the same first offset.
+
+    The log of the former leader has no line about the end of its copy, because it no longer led.
+    """
+    offset = case.send["offset"] or 0
+    copies = [
+        line
+        for broker in case.trace.lines
+        for line in case.trace.of_kind(broker, "copying", "copied")
+        if line.offset <= offset
+    ]
+    base = max((line.offset for line in copies), default=offset)
+    same = [line for line in copies if line.offset == base < offset]
+    ended = {line.broker: line for line in same if line.kind == "copied"}
+    for begun in same:
+        later = (line for line in ended.values() if line.time_ns > begun.time_ns)
+        if begun.broker not in ended and (second := next(later, None)):
+            first = (
+                f"Broker {begun.broker} began to copy its segment at offset {base} to the remote "
+                "tier. While it led, the copy was not reported."
+            )
+            longer = (
+                f"Broker {second.broker}, a later leader, copied its own segment at offset {base}, "
+                "which has the record. The late report of the first copy replaced this segment."
+            )
+            return (
+                case.ack,
+                event_link("late-segment", first, begun, begun.broker),
+                event_link("late-segment", longer, second, second.broker),
+            )
+    return ()
+
+
+@explains(
     "retention",
     of_plan(
         "retention.ms",
@@ -301,6 +342,7 @@ OTHERWISE: Final = (
     numbered_as_another,
     _removed_from_the_front,
     _counted_twice,
+    _hidden,
     _inherited,
     _expired,
 )

@@ -174,6 +174,14 @@ def deleted(begin: int) -> tuple[BrokerLogLine, ...]:
     return expired, moved
 
 
+def copies(later: int) -> tuple[BrokerLogLine, ...]:
+    """Broker 1 began to copy its segment at offset 0; broker 2 copied the one at ``later``."""
+    said = "Copying 00000000000000000000.log to remote storage."
+    begun = BrokerLogLine(time_ns=ACKED, broker=1, kind="copying", offset=0, text=said)
+    text = f"Copied {later:020}.log to remote storage with segment-id: S"
+    return begun, BrokerLogLine(time_ns=ELECTED, broker=2, kind="copied", offset=later, text=text)
+
+
 def expired(begin: int, note: str = "", limit_ms: str = "60000") -> tuple[BrokerLogLine, ...]:
     """Broker 2 deleted a segment, because its newest timestamp was too old."""
     said = f"due to log retention time {limit_ms}ms breach based on the largest timestamp{note}"
@@ -284,6 +292,7 @@ EXPLAINED = {
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
     ),
     "counted-twice": Situation(tiered=True, lines=deleted(4)),
+    "late-segment": Situation(tiered=True, lines=copies(0)),
     "inherited-settings": INHERITED,
     "retention": OLD,
 }
@@ -322,6 +331,7 @@ NOT_EXPLAINED = {
     "numbered-as-another": replace(AS_ANOTHER, earlier="m2"),  # the same
     "segment-deleted": Situation(faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)),
     "counted-twice": Situation(tiered=True, lines=deleted(3)),
+    "late-segment": Situation(tiered=True, lines=copies(1)),
     "inherited-settings": replace(INHERITED, faults=(fault("kill", 1, ACKED, ACKED + 1),)),
     "retention": replace(OLD, lines=expired(3)),
 }

@@ -125,6 +125,8 @@ def test_an_answer_of_any_version_tells_each_hw_whatever_its_records(
         ("AddPartitionsManager-client-2", -1, 24, 2),
         ("Persister-client-2", -1, 83, 2),
         ("broker-2-txn-marker-sender", -1, 27, 2),
+        ("__remote_log_metadata_client_2_producer", -1, 18, 2),
+        ("__remote_log_metadata_client_2_consumer", -1, 18, 2),
         ("rdkafka", -1, 3, None),
         ("highwater-probe", -1, 3, None),
     ],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from highwater.harness.clients.final_read import _first_offset, _read_range
+from highwater.harness.clients.final_read import RefusedOffsets, _first_offset, _read_range
 from highwater.harness.clients.libraries.consumers.read_message import ReadMessage, stranded
 from highwater.harness.clients.read_names import by_values
 from highwater.harness.runs.history import read_stream
@@ -90,3 +90,15 @@ def test_the_same_offsets_are_read_again_as_far_as_they_are_there(
     written = [row for batch in read_stream(run.stream("history/ops")) for row in batch.to_pylist()]
     assert [(row["kind"], row["offset"]) for row in written if row["kind"] != "assign"] == rows
     assert len(log.assigned) == sum(kind == "seek" for kind, _ in rows) * (log.end > 3)
+
+
+def test_a_reader_passes_over_offsets_that_a_leader_refuses_for_long() -> None:
+    now = 0.0
+    refused = RefusedOffsets(5.0, lambda: now)
+    assert refused.next(0, 1) == 1
+    now = 4.0
+    assert (refused.next(0, 1), refused.next(1, 7)) == (1, 7)
+    now = 5.0
+    assert [refused.next(0, 1), refused.next(0, 2), refused.next(1, 7)] == [2, 3, 7]
+    refused.moved(0)
+    assert refused.next(0, 9) == 9

@@ -175,6 +175,18 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             0,
             None,
         ),
+        *(
+            (
+                (
+                    "INFO [RemoteLogManager=3 partition=N7irhE3tQiqZfrcUeNucRg:events-0]"
+                    f" {word} 000000000000000000{base:02}.log to remote storage{end}. (o.a.k.s)"
+                ),
+                word.lower(),
+                0,
+                base,
+            )
+            for word, end, base in (("Copying", "", 0), ("Copied", " with segment-id: R", 40))
+        ),
         (
             (
                 "INFO [UnifiedLog partition=events-0, dir=/a-1/replicas/3] Incremented log start"

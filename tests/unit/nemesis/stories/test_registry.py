@@ -80,6 +80,9 @@ ENDINGS: dict[str, Ending] = {
     "tiered-new-leader": lambda kafka, *_: gone("m0", "m1") if kafka.number < (4, 4) else NOTHING,
     # Before 3.9 a copy that failed counts.
     "failed-copies": lambda kafka, *_: gone("m0") if kafka.number < (3, 9) else NOTHING,
+    # A late report of a copy hides the new leader's longer segment, on every release.
+    "late-segment": lambda *_: gone("m1", "m2", "m3"),
+    "prompt-segment": lambda *_: NOTHING,
     # A group that begins at the latest skips a new partition.
     "added-partition": lambda *_: SKIPPED,
     "earliest-partition": lambda *_: NOTHING,
@@ -168,6 +171,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     "tiered-new-leader": (3, 9),
     "recreated-consumer": (4,),
     **dict.fromkeys(("failed-copies", "expired-unread", "local-retention"), (3, 6)),
+    **dict.fromkeys(("late-segment", "prompt-segment"), (3, 7)),
     **dict.fromkeys(("controller-unclean", "topic-clean"), (3, 9)),
     "too-large": (0, 11),
     "dynamic-quorum": (3, 9),

@@ -232,12 +232,14 @@ class Trace(PartitionTrace):
         """Return whether the new leader may have been in the ISR when it was elected.
 
         This is possible if the last known ISR has the broker, or if a leader logged that the broker
-        joined. It is also possible if the ISR at the election is not known.
+        joined. It is also possible if the ISR at the election is not known. From an empty ISR the
+        controller may elect an eligible replica (KIP-966).
         """
         offline = self.offline(now.epoch - 1)
         isr = offline.isr if offline else before.isr
         return (
             now.leader in isr
+            or not isr
             or (offline is None and self._joined(now.leader, before, now))
             or not self.knows_isr(before, now)
         )

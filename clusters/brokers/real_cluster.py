@@ -21,7 +21,7 @@ from highwater.clusters.admin.metadata import (
     zookeeper_status,
 )
 from highwater.clusters.admin.probe import ClusterProbe
-from highwater.clusters.brokers import freeze
+from highwater.clusters.brokers import freeze, log_moves
 from highwater.clusters.brokers.coordinator import RealCoordinator, RealNode
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import (
@@ -136,6 +136,12 @@ class RealBroker(RealNode):
     def resolve(self, names: Mapping[int, int | None]) -> None:
         """Write the broker's hosts file."""
         self._layout.resolve(self._id, names)
+
+    def move_log(self, topic: str, partition: int, target: Path, *, bytes_per_s: int) -> None:
+        """Send AlterReplicaLogDirs to the broker."""
+        log_moves.move(
+            self._id, self._node.address, topic, partition, target, bytes_per_s=bytes_per_s
+        )
 
     def restart(self) -> None:
         """Stop the broker, and start it, even if the stop failed."""

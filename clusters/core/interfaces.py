@@ -403,6 +403,18 @@ class Broker(ClusterNode, Protocol):
     def restart(self) -> None:
         """Shut the broker down cleanly and start it again, as an administrator does."""
 
+    def move_log(self, topic: str, partition: int, target: Path, *, bytes_per_s: int) -> None:
+        """Request that the broker moves a replica to another of its log directories (KIP-113).
+
+        Args:
+            target: a member of ``log_directories``.
+            bytes_per_s: the limit for all moves of this broker, also for later moves.
+
+        Raises:
+            UnreachableError: the broker does not respond.
+            HarnessError: the broker refuses.
+        """
+
     def resolve(self, names: Mapping[int, int | None]) -> None:
         """Change the addresses that this broker gets when it looks up other brokers' names.
 

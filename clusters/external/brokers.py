@@ -95,6 +95,9 @@ class ExternalBroker:
     def resolve(self, names: Mapping[int, int | None]) -> None:
         self._out_of_reach(names)
 
+    def move_log(self, topic: str, partition: int, target: Path, *, bytes_per_s: int) -> None:
+        self._out_of_reach(topic, partition, target, bytes_per_s)
+
     def kill(self) -> None:
         if self.state != "down":
             self._damage("kill", "start", "down")

@@ -100,6 +100,7 @@ APIS: Final[Mapping[str, KafkaApi]] = {
     "FetchSnapshot": KafkaApi(59, (2, 8), None, "kraft"),
     "BrokerRegistration": KafkaApi(62, (2, 8), None, "kraft"),
     "BrokerHeartbeat": KafkaApi(63, (2, 8), None, "kraft"),
+    "AssignReplicasToDirs": KafkaApi(73, (3, 7), None, "kraft"),
     "ShareFetch": KafkaApi(78, (4, 0)),
     "InitializeShareGroupState": KafkaApi(83, (4, 0)),
 }

@@ -268,7 +268,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     if setting.story:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
-        elsewhere = story.needs.tiered and driver != "local"
+        elsewhere = (story.needs.tiered or story.needs.log_dirs > 1) and driver != "local"
         elsewhere |= bool(OF_MACHINE.get(story.needs.machine, str)())
         return not (lacks or elsewhere or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")

@@ -84,6 +84,14 @@ _PATTERNS: Final = tuple(
             rf"partition={_PARTITION}, .*Increment(?:ed|ing) log start offset to {_OFFSET}\b",
         ),
         ("log-start", rf"Incrementing log start offset of partition {_PARTITION} to {_OFFSET} in"),
+        # LogManager.recoverAbandonedFutureLogs, since 3.7.1: the end of the copy
+        (
+            "replaced-by-copy",
+            (
+                rf"recover abandoned future log for {_PARTITION} at .*?logEndOffset={_OFFSET}\)"
+                r" and removing "
+            ),
+        ),
         ("created", rf"Created log for partition {_PARTITION} in "),
         ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),
         # OfflinePartitionLeaderSelector, then ReplicationControlManager

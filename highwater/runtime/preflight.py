@@ -35,6 +35,7 @@ from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.nemesis.faults.registry import MESSAGE, OF_MACHINE
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.model_replay.transaction_replay import is_transaction_replay
+from highwater.nemesis.schedules.cluster_needs import log_dirs
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.schedules.upgrade_path import check_levels
@@ -215,7 +216,7 @@ def _check_nodes(plan: Plan, kafka: Release) -> None:
             f"with Kafka {kafka.name}, readers fetch only from leaders",
             hint="Readers use racks since 2.4 (KIP-392). Leave --racks out.",
         )
-    if plan.log_dirs > 1:
+    if log_dirs(plan) > 1:
         _check_log_dirs(plan)
     if plan.tiered:
         _check_remote_tier(plan, kafka)
@@ -239,12 +240,10 @@ def _check_remote_tier(plan: Plan, kafka: Release) -> None:
 
 def _check_log_dirs(plan: Plan) -> None:
     if plan.driver != "local":
+        raise UsageError("a container has only one log directory", hint="Use --cluster local.")
+    if plan.log_dirs > 1 and (plan.story is not None or plan.schedule is not None):
         raise UsageError(
-            "a container has only one log directory", hint="Use --cluster local with --log-dirs."
-        )
-    if plan.story is not None or plan.schedule is not None:
-        raise UsageError(
-            "a story needs all replicas of a broker in one log directory",
+            "a story decides how many log directories a broker has",
             hint="Leave --log-dirs out, or use a nemesis.",
         )
 

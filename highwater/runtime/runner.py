@@ -40,7 +40,13 @@ from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules import generator, step_executor
-from highwater.nemesis.schedules.cluster_needs import clocks, dynamic_quorum, names, wired
+from highwater.nemesis.schedules.cluster_needs import (
+    clocks,
+    dynamic_quorum,
+    log_dirs,
+    names,
+    wired,
+)
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.broker_log_parser import endings, log_lines
@@ -113,7 +119,7 @@ def node_options(plan: Plan) -> NodeOptions:
     """Return the options of nodes that a plan needs."""
     return NodeOptions(
         trace_flushes=plan.trace_flushes,
-        log_dirs=plan.log_dirs,
+        log_dirs=log_dirs(plan),
         racks=plan.racks,
         controllers=plan.controllers,
         dynamic_quorum=dynamic_quorum(plan),

@@ -31,6 +31,11 @@ def dynamic_quorum(plan: Plan) -> bool:
     return _of_story(plan).dynamic_quorum or any(fault.changes_voters for fault in _faults(plan))
 
 
+def log_dirs(plan: Plan) -> int:
+    """Return the number of log directories of each of the plan's brokers."""
+    return max(plan.log_dirs, _of_story(plan).log_dirs)
+
+
 def clocks(plan: Plan) -> bool:
     """Return whether each broker of the plan needs its own clock.
 

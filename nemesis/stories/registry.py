@@ -24,6 +24,7 @@ _FAMILIES: Final = (
     "retention",
     "replicas.long_absence",
     "replicas.lost_disks",
+    "replicas.log_moves",
     "clients.java_producer",
     "clients.early_flush",
     "clients.early_commit",

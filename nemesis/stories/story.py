@@ -90,6 +90,13 @@ EXPIRY: Final[Mapping[str, str]] = MappingProxyType(
 """Additional broker settings of stories about expired records or offsets."""
 
 
+SLOW_MOVES: Final[Mapping[str, str]] = MappingProxyType(
+    {"alter.log.dirs.replication.quota.window.size.seconds": "60"}
+)
+"""Additional broker settings of stories with several log directories. A broker that has moved more
+bytes than its limit moves no more for 11 minutes, instead of 11 seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """The predicted outcome of a story on a release.
@@ -145,6 +152,7 @@ class StoryNeeds:
         spoils: whether no later run can use the cluster.
         partitions: the number of partitions that the topic must have at first.
         tiered: whether brokers have a remote tier.
+        log_dirs: the number of log directories of each broker.
         record_bytes: the size of the story's records.
         java: whether the story is about Kafka's Java clients.
         added: the number of partitions that the story adds to ``partitions``.
@@ -168,6 +176,7 @@ class StoryNeeds:
     spoils: bool = False
     partitions: int = 1
     tiered: bool = False
+    log_dirs: int = 1
     record_bytes: int = 64
     java: bool = False
     added: int = 0
@@ -365,6 +374,7 @@ class Story:
                 **(EXPIRY if self.needs.expiry else {}),
                 **(widen(_PROMPT_S) if self.needs.group else {}),
                 **({GROUPS_CODEC: "1"} if self.needs.compressed else {}),  # gzip
+                **(SLOW_MOVES if self.needs.log_dirs > 1 else {}),
             },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",

@@ -1,6 +1,8 @@
 """A log directory of a broker fails: its replicas leave the ISR, and the others are served on."""
 
 import contextlib
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.checkers.inspection.log_dirs import log_dirs
-from highwater.clusters.core.interfaces import NodeOptions, UnreachableError
+from highwater.clusters.core.interfaces import NodeOptions, PartitionState, UnreachableError
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
@@ -146,3 +148,61 @@ def test_the_last_in_sync_replica_begins_anew_in_another_directory(
         ends = {probe.replica(VICTIM, topic.name, number).leo for number in lost}
         assert lost
         assert ends == {left}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("kafka", "listed", "left"), [("4.4.0", False, 0), ("4.4.0", True, 1), ("4.0.2", False, 1)]
+)
+def test_a_replica_whose_directory_is_no_longer_listed_stays_eligible(
+    tmp_path: Path, kafka: str, left: int, *, listed: bool
+) -> None:
+    """A clean shutdown is one that all listed directories show. 4.0.2 has no eligible replicas."""
+    options = NodeOptions(log_dirs=2)
+    opened = open_cluster(release(kafka), tmp_path, brokers=2, broker_config={}, options=options)
+    with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
+        topic = Topic(name="events", partitions=4, replication_factor=2, min_insync_replicas=2)
+        cluster.create_topic(topic.name, [[VICTIM, 1]] * topic.partitions, topic.settings())
+        victim, folder = cluster.brokers[VICTIM], cluster.brokers[VICTIM].log_directories[1]
+        lost = [
+            disk_damage.partition_of(path) for path in disk_damage.partitions(folder, topic.name)
+        ]
+        assert lost
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        refusals: list[object] = []
+        for number in lost:
+            producer.produce(
+                topic.name, b"r", partition=number, on_delivery=lambda why, _: refusals.append(why)
+            )
+        assert producer.flush(30) == 0
+        assert refusals == [None] * len(lost)
+
+        def await_states(what: str, until: Callable[[PartitionState], bool]) -> None:
+            await_condition(
+                lambda: [probe.partition(topic.name, number) for number in lost],
+                lambda states: all(map(until, states)),
+                what=what,
+                limit_s=90,
+                passing=(UnreachableError,),
+            )
+
+        folder.rename(folder.with_name("broken"))
+        folder.touch()
+        await_states("broker 1 alone in sync", lambda state: state.isr == (1,))
+        victim.stop()
+        if not listed:
+            settings = tmp_path / "coordination" / f"broker-{VICTIM}.properties"
+            text = re.sub(r"(?m)^(log\.dirs=[^,\n]+),.*$", r"\1", settings.read_text())
+            settings.write_text(text)
+        cluster.brokers[1].kill()
+        victim.start()
+        await_condition(
+            probe.live_brokers,
+            {VICTIM}.__eq__,
+            what=f"broker {VICTIM} alone",
+            limit_s=60,
+            passing=(UnreachableError,),
+        )
+        cluster.brokers[1].start()
+        await_states("broker 1 in sync", lambda state: state.leader >= 0 and 1 in state.isr)
+        assert {probe.replica(1, topic.name, number).leo for number in lost} == {left}

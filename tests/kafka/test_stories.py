@@ -123,6 +123,8 @@ AT_NIGHT = {
         Cell("retained-markers"),
         Cell("two-disks", min_isr=2),
         Cell("disk-by-disk", min_isr=2),
+        Cell("interrupted-move", min_isr=2),
+        Cell("answered-move", min_isr=2),
         Cell("recreated-topic"),
         Cell("recreated-consumer"),
         Cell("recreated-calmly"),

@@ -21,6 +21,7 @@ from highwater.checkers.explain.evidence.licences import (
     UNCLEAN,
     Explanation,
     explains,
+    hazard_of_release,
     lacks,
 )
 from highwater.checkers.explain.evidence.lost_record import LostRecord
@@ -145,6 +146,30 @@ def _elected_from_old_isr(case: Succession) -> Links:
                 )
                 isr = event_link(CONTROLLER_DISK_LOSS, says, row, broker)
                 return case.ack, isr, fault_link(fault), case.election
+    return ()
+
+
+@explains(
+    "interrupted-move",
+    hazard_of_release("interrupted-move"),
+    "A restarted broker replaced its replica by an incomplete copy in another log directory.",
+    applies=lambda case: case.is_committed,
+    needs=STARTS,
+)
+def _replaced_by_copy(case: Succession) -> Links:
+    """Return links if the new leader had deleted its replica, and kept a copy without the record.
+
+    The broker logs the end of the copy (``LogManager.recoverAbandonedFutureLogs``).
+    """
+    for line in case.trace.of_kind(case.start.broker, "replaced-by-copy"):
+        in_time = case.begun_ns <= line.time_ns <= case.start.time_ns + WITHIN.log
+        if in_time and line.offset <= case.send["offset"]:
+            says = (
+                f"Broker {line.broker} deleted its replica when it started. The copy in another log"
+                f" directory, which it kept, ended at offset {line.offset}."
+            )
+            link = event_link("interrupted-move", says, line, line.broker)
+            return case.ack, link, case.election
     return ()
 
 
@@ -354,6 +379,7 @@ SUCCESSION: Final = (
     _elected_without,
     _removed_by_fault,
     _elected_from_old_isr,
+    _replaced_by_copy,
     _cut_to_its_hw,
     _cut_at_unknown_epoch,
     _joined_without,

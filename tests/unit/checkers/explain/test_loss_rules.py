@@ -189,6 +189,11 @@ def expired(begin: int, note: str = "", limit_ms: str = "60000") -> tuple[Broker
     return gone, deleted(begin)[1]
 
 
+def replaced_by_copy(end: int, at_ns: int = ELECTED - SECOND) -> BrokerLogLine:
+    text = f"recover abandoned future log for events-0 at Log(logEndOffset={end}) and removing Log"
+    return BrokerLogLine(time_ns=at_ns, broker=2, kind="replaced-by-copy", offset=end, text=text)
+
+
 CALM = Situation(acks="0", rows=(QUIET,), starts=())
 UNCLEAN = replace(START, unclean="UNCLEAN partition change")
 PAUSED = fault("pause", 1, SENT - 10 * SECOND, ACKED - SECOND)
@@ -276,6 +281,7 @@ EXPLAINED = {
     "acks": Situation(acks="1"),
     "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 3),)),
     "controller-disk-loss": FORGOTTEN,
+    "interrupted-move": Situation(kafka="4.4.0", lines=(replaced_by_copy(3),)),
     "epochs": Situation(kafka="0.10.2.2", lines=(cut(3),)),
     "epoch_on_election": Situation(
         kafka="0.11.0.3", lines=(unknown_epoch(ELECTED - SECOND), cut(3))
@@ -317,6 +323,7 @@ NOT_EXPLAINED = {
     "acks": Situation(acks="all"),
     "disk": Situation(faults=(fault("power-failure", 2, ACKED, ELECTED, 2),)),
     "controller-disk-loss": replace(FORGOTTEN, rows=(QUIET, NEXT)),
+    "interrupted-move": Situation(kafka="4.4.0", lines=(replaced_by_copy(4),)),
     "epochs": Situation(kafka="0.11.0.3", lines=(cut(3),)),
     "epoch_on_election": Situation(kafka="2.0.1", lines=(unknown_epoch(ELECTED - SECOND), cut(3))),
     "join_from_epoch_start": Situation(

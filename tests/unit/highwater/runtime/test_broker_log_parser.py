@@ -230,6 +230,16 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
         ),
         (
             (
+                "INFO Attempting to recover abandoned future log for events-0 at Log("
+                "dir=/2/events-0.c0-future, topic=events, partition=0, logEndOffset=3) and"
+                " removing Log(dir=/1/events-0, topic=events, partition=0, logEndOffset=5) (k.l)"
+            ),
+            "replaced-by-copy",
+            0,
+            3,
+        ),
+        (
+            (
                 "ERROR [GroupMetadataManager brokerId=2] Error loading offsets from"
                 " __consumer_offsets-0 (kafka.coordinator.group.GroupMetadataManager)"
             ),

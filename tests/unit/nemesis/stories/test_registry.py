@@ -120,6 +120,9 @@ ENDINGS: dict[str, Ending] = {
     "retained-markers": lambda *_: NOTHING,
     "two-disks": lambda *_: gone("m0", "m1", "m2", "m3"),
     "disk-by-disk": lambda *_: NOTHING,
+    # From 3.7.1 a restarted broker takes the copy in the assigned directory, even if it is shorter.
+    "interrupted-move": lambda kafka, *_: gone("m3") if kafka.number > (3, 7, 0) else NOTHING,
+    "answered-move": lambda *_: NOTHING,
     # Up to 4.3 the share coordinator takes the start offset of the write that comes last.
     "share-step-back": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if (4, 1) <= kafka.number < (4, 4) else NOTHING
@@ -175,6 +178,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("controller-unclean", "topic-clean"), (3, 9)),
     "too-large": (0, 11),
     "dynamic-quorum": (3, 9),
+    **dict.fromkeys(("interrupted-move", "answered-move"), (3, 7)),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
@@ -201,6 +205,7 @@ def test_the_ending_of_a_story_follows_from_release_and_settings(name: str) -> N
     kraft = name in {
         *("recreated-topic", "recreated-calmly", "controller-unclean", "topic-clean"),
         *("inherited-settings", "stated-settings", "static-quorum", "dynamic-quorum"),
+        *("interrupted-move", "answered-move"),
     }
     assert played == {
         kafka.name

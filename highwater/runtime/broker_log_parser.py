@@ -64,6 +64,10 @@ _PATTERNS: Final = tuple(
                 r" remote storage"
             ),
         ),
+        (
+            "remote-start",
+            rf"Found the logStartOffset: {_OFFSET} for partition: [\w-]+:{_PARTITION}",
+        ),
         # RetentionMsBreach, since 2.6; before it Log.deleteOldSegments
         (
             "retention",

@@ -219,6 +219,29 @@ def _hidden(case: LostRecord) -> Links:
 
 
 @explains(
+    "own-remote-tier",
+    hazard_of_release("own-remote-tier"),
+    "A fault removed records of __remote_log_metadata, so the leader forgot remote segments.",
+    applies=lambda case: case.observed.plan.tiered,
+    needs=LOGS,
+)
+def _forgotten(case: LostRecord) -> Links:
+    """Return links for the record's copy, a fault that empties disks, and the new log start."""
+    offset = case.send["offset"] or 0
+    lines = [line for of_broker in case.trace.lines.values() for line in of_broker]
+    copied = [line for line in lines if line.kind == "copied" and line.offset <= offset]
+    for start in (line for line in lines if line.kind == "remote-start" and line.offset > offset):
+        for fault in case.observed.faults:
+            before = (line for line in copied if line.time_ns <= fault.effect_ns <= start.time_ns)
+            if facts_of(fault.name).empties and (copy := next(before, None)):
+                says = f"Broker {copy.broker} had copied its segment at offset {copy.offset}."
+                link = event_link("own-remote-tier", says, copy, copy.broker)
+                begun = _begun("own-remote-tier", start)
+                return (case.ack, link, fault_link(fault), begun)
+    return ()
+
+
+@explains(
     "retention",
     of_plan(
         "retention.ms",
@@ -343,6 +366,7 @@ OTHERWISE: Final = (
     _removed_from_the_front,
     _counted_twice,
     _hidden,
+    _forgotten,
     _inherited,
     _expired,
 )

@@ -182,6 +182,15 @@ def copies(later: int) -> tuple[BrokerLogLine, ...]:
     return begun, BrokerLogLine(time_ns=ELECTED, broker=2, kind="copied", offset=later, text=text)
 
 
+def forgotten(start: int) -> tuple[BrokerLogLine, ...]:
+    """Broker 2 copied its segment at offset 0; then its log began at the first local segment."""
+    said = f"Found the logStartOffset: {start} for partition: I:events-0 after becoming leader"
+    found = BrokerLogLine(
+        time_ns=ELECTED + 1, broker=2, kind="remote-start", offset=start, text=said
+    )
+    return replace(copies(0)[1], time_ns=ACKED), found
+
+
 def expired(begin: int, note: str = "", limit_ms: str = "60000") -> tuple[BrokerLogLine, ...]:
     """Broker 2 deleted a segment, because its newest timestamp was too old."""
     said = f"due to log retention time {limit_ms}ms breach based on the largest timestamp{note}"
@@ -194,6 +203,7 @@ def replaced_by_copy(end: int, at_ns: int = ELECTED - SECOND) -> BrokerLogLine:
     return BrokerLogLine(time_ns=at_ns, broker=2, kind="replaced-by-copy", offset=end, text=text)
 
 
+LOST_POWER = fault("power-failure", 1, ELECTED, ELECTED)
 CALM = Situation(acks="0", rows=(QUIET,), starts=())
 UNCLEAN = replace(START, unclean="UNCLEAN partition change")
 PAUSED = fault("pause", 1, SENT - 10 * SECOND, ACKED - SECOND)
@@ -299,6 +309,7 @@ EXPLAINED = {
     ),
     "counted-twice": Situation(tiered=True, lines=deleted(4)),
     "late-segment": Situation(tiered=True, lines=copies(0)),
+    "own-remote-tier": Situation(tiered=True, lines=forgotten(4), faults=(LOST_POWER,)),
     "inherited-settings": INHERITED,
     "retention": OLD,
 }
@@ -339,6 +350,7 @@ NOT_EXPLAINED = {
     "segment-deleted": Situation(faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)),
     "counted-twice": Situation(tiered=True, lines=deleted(3)),
     "late-segment": Situation(tiered=True, lines=copies(1)),
+    "own-remote-tier": Situation(tiered=True, lines=forgotten(3), faults=(LOST_POWER,)),
     "inherited-settings": replace(INHERITED, faults=(fault("kill", 1, ACKED, ACKED + 1),)),
     "retention": replace(OLD, lines=expired(3)),
 }

@@ -175,6 +175,16 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             0,
             None,
         ),
+        (
+            (
+                "INFO [RemoteLogManager=1 partition=V0z_0QNtToaOW0gXJvBP9Q:events-0] Found the"
+                " logStartOffset: 136 for partition: V0z_0QNtToaOW0gXJvBP9Q:events-0 after becoming"
+                " leader (o.a.k.s)"
+            ),
+            "remote-start",
+            0,
+            136,
+        ),
         *(
             (
                 (

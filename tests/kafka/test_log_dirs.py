@@ -17,6 +17,7 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.injector import Nemesis
+from highwater.nemesis.message_spec import MessageSpec
 from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -75,17 +76,27 @@ def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("kafka", "left"), [("3.7.0", 0), ("3.9.2", 1)])
+@pytest.mark.parametrize(
+    ("kafka", "held", "left"),
+    [("3.7.0", False, 0), ("3.9.2", False, 1), ("3.9.2", True, 0), ("4.4.0", True, 0)],
+)
 def test_the_last_in_sync_replica_begins_anew_in_another_directory(
-    tmp_path: Path, kafka: str, left: int
+    tmp_path: Path, kafka: str, left: int, *, held: bool
 ) -> None:
     """KAFKA-16234: 3.7.0 makes an empty replica, which is in the ISR alone, and so leads later.
 
-    Killed instead of stopped, 3.7.0 does not start again: the empty replica has no topic id.
+    Killed instead of stopped, 3.7.0 does not start again: the empty replica has no topic id. Later
+    releases do the same if the controller does not know the replica's directory yet.
     """
     options = NodeOptions(log_dirs=2)
-    opened = open_cluster(release(kafka), tmp_path, brokers=3, broker_config={}, options=options)
+    opened = open_cluster(
+        release(kafka), tmp_path, brokers=3, broker_config={}, options=options, wired=held
+    )
     with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
+        if held:
+            assert cluster.network is not None
+            reports = MessageSpec.of(f"AssignReplicasToDirs broker-{VICTIM}>* times=0")
+            cluster.network.catch(reports.rule("hold", "events"))
         topic = Topic(name="events", partitions=10, replication_factor=3, min_insync_replicas=1)
         replicas = [[VICTIM, 1, 3]] * topic.partitions
         cluster.create_topic(topic.name, replicas, topic.settings())
@@ -130,7 +141,8 @@ def test_the_last_in_sync_replica_begins_anew_in_another_directory(
             nemesis.inject("log-dir-failure", VICTIM)
             if left:
                 ending.callback(nemesis.heal_all)
-            await_leader(-1, set())
+            if not held:
+                await_leader(-1, set())
             cluster.brokers[VICTIM].stop()
             cluster.brokers[VICTIM].start()
             await_condition(

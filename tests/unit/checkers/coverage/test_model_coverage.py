@@ -197,6 +197,8 @@ def test_the_command_writes_the_nearest_paths(tmp_path: Path) -> None:
 def test_a_soak_aims_first_where_most_new_situations_are_on_the_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("BREACHES", "BREACHES_BY_MESSAGE"):
+        monkeypatch.setattr(steering, name, ())
     monkeypatch.setattr(steering, "SCOPE", replace(TINY, by="round"))
     found = reachable(ModelSettings(kafka=KAFKA, scope=steering.SCOPE))
     aims = steering.Steering(paths=tmp_path / "paths")

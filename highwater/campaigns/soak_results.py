@@ -18,6 +18,7 @@ import msgspec
 
 from highwater.api import JudgedRun
 from highwater.campaigns.soak_plan import draw
+from highwater.checkers.core.anomaly_kinds import DIVERGENCE, LOST, VANISHED
 from highwater.checkers.coverage.model_coverage import observed_in
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.checkers.model.search.kafka_model import PROMISES
@@ -149,8 +150,9 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reached(self) -> bool:
-        """True if a steered run broke the promise, or reached the situation, at which it aimed."""
-        return self.aim in self.situations or (self.aim in PROMISES and bool(self.counts))
+        """True if a run reached the situation, or lost or forked records, at which it aimed."""
+        broken = not self.counts.keys().isdisjoint((LOST, VANISHED, DIVERGENCE))
+        return self.aim in self.situations or (self.aim in PROMISES and broken)
 
     @classmethod
     def of(cls, soak: Soak, number: int, judged: JudgedRun) -> Self:

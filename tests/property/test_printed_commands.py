@@ -187,6 +187,7 @@ def story_plans(draw_: st.DrawFn) -> Plan:
                 workload,
                 record_bytes=own.record_bytes,
                 joined=own.joined,
+                share=own.share or workload.share,
                 keys=own.keys,
                 idempotence=own.idempotence or workload.idempotence,
                 transactions=own.transactions or workload.transactions,

@@ -303,7 +303,7 @@ def test_a_summary_counts_what_runs_aimed_at_and_reached() -> None:
         row(2, aim="situation-3", situations=("situation-1", "situation-3")),
         row(3, aim="situation-4"),
         row(4, aim="acked-kept", counts={"lost-write": 1}),
-        row(5, aim="read-kept"),
+        row(5, aim="read-kept", counts={"duplicate": 1}),
     ]
     page = markdown(Soak(seed=1, kafkas=("4.3.1",), steer=True), rows)
     assert "| 4.3.1 | 3 | 4 | 2 |" in page

@@ -127,6 +127,7 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     ids = {word: {each["id"] for each in document[word]} for word in ("ends", "begins", "stays")}
     assert {"no-elr-before-4.0", "KAFKA-20732"} <= ids["ends"]
     elr = {"upgrade-without-elr", "last-known-leader", "removed-but-eligible", "empty-last-leader"}
+    elr |= {"removed-directory"}
     java = {"KAFKA-18641", "KAFKA-20332"}
     share = {"own-share-state", "unsaved-start", "late-initialize", "unseen-record"}
     assert ids["begins"] == {*elr, *java, *share, "full-heartbeat"}

@@ -10,7 +10,13 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.checkers.inspection.log_dirs import log_dirs
-from highwater.clusters.core.interfaces import NodeOptions, PartitionState, UnreachableError
+from highwater.clusters.core.interfaces import (
+    Cluster,
+    NodeOptions,
+    PartitionState,
+    Probe,
+    UnreachableError,
+)
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
@@ -36,10 +42,7 @@ def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka:
     with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
         cluster.create_topic(TOPIC.name, [[VICTIM, 1]] * TOPIC.partitions, TOPIC.settings())
         folders = cluster.brokers[VICTIM].log_directories
-        lost, kept = (
-            {disk_damage.partition_of(path) for path in disk_damage.partitions(folder, TOPIC.name)}
-            for folder in reversed(folders)
-        )
+        lost, kept = (set(partitions_of(folder, TOPIC.name)) for folder in reversed(folders))
         assert lost
         assert kept
         assert lost | kept == set(range(TOPIC.partitions))
@@ -75,6 +78,34 @@ def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka:
         assert all((frozen / "2" / f"events-{number}").is_dir() for number in lost | kept)
 
 
+def partitions_of(folder: Path, topic: str) -> list[int]:
+    """The partitions of a topic whose replicas are in a log directory."""
+    return [disk_damage.partition_of(path) for path in disk_damage.partitions(folder, topic)]
+
+
+def write_one(cluster: Cluster, topic: str, partitions: list[int]) -> None:
+    """Let each of these partitions acknowledge one record."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    refusals: list[object] = []
+    for number in partitions:
+        producer.produce(
+            topic, b"r", partition=number, on_delivery=lambda error, _: refusals.append(error)
+        )
+    assert producer.flush(30) == 0
+    assert refusals == [None] * len(partitions)
+
+
+def await_alone(probe: Probe) -> None:
+    """Wait until no other broker than the victim has a session."""
+    await_condition(
+        probe.live_brokers,
+        {VICTIM}.__eq__,
+        what=f"broker {VICTIM} alone",
+        limit_s=60,
+        passing=(UnreachableError,),
+    )
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("kafka", "held", "left"),
@@ -101,10 +132,7 @@ def test_the_last_in_sync_replica_begins_anew_in_another_directory(
         replicas = [[VICTIM, 1, 3]] * topic.partitions
         cluster.create_topic(topic.name, replicas, topic.settings())
         folder = cluster.brokers[VICTIM].log_directories[1]
-        lost = [
-            disk_damage.partition_of(path) for path in disk_damage.partitions(folder, topic.name)
-        ]
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+        lost = partitions_of(folder, topic.name)
 
         def await_leader(leader: int, isr: set[int]) -> None:
             await_condition(
@@ -126,16 +154,7 @@ def test_the_last_in_sync_replica_begins_anew_in_another_directory(
             limit_s=60,
             passing=(UnreachableError,),
         )
-        refusals: list[object] = []
-        for number in lost:
-            producer.produce(
-                topic.name,
-                b"r",
-                partition=number,
-                on_delivery=lambda error, _: refusals.append(error),
-            )
-        assert producer.flush(30) == 0
-        assert refusals == [None] * len(lost)
+        write_one(cluster, topic.name, lost)
         with contextlib.ExitStack() as ending:
             nemesis = Nemesis(cluster, NotedFaults(), topic)
             nemesis.inject("log-dir-failure", VICTIM)
@@ -145,13 +164,7 @@ def test_the_last_in_sync_replica_begins_anew_in_another_directory(
                 await_leader(-1, set())
             cluster.brokers[VICTIM].stop()
             cluster.brokers[VICTIM].start()
-            await_condition(
-                probe.live_brokers,
-                {VICTIM}.__eq__,
-                what=f"broker {VICTIM} alone",
-                limit_s=60,
-                passing=(UnreachableError,),
-            )
+            await_alone(probe)
             for other in (1, 3):
                 cluster.brokers[other].start()
             await_condition(probe.live_brokers, {1, 2, 3}.__eq__, what="all brokers", limit_s=60)
@@ -176,18 +189,9 @@ def test_a_replica_whose_directory_is_no_longer_listed_stays_eligible(
         topic = Topic(name="events", partitions=4, replication_factor=2, min_insync_replicas=2)
         cluster.create_topic(topic.name, [[VICTIM, 1]] * topic.partitions, topic.settings())
         victim, folder = cluster.brokers[VICTIM], cluster.brokers[VICTIM].log_directories[1]
-        lost = [
-            disk_damage.partition_of(path) for path in disk_damage.partitions(folder, topic.name)
-        ]
+        lost = partitions_of(folder, topic.name)
         assert lost
-        producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
-        refusals: list[object] = []
-        for number in lost:
-            producer.produce(
-                topic.name, b"r", partition=number, on_delivery=lambda why, _: refusals.append(why)
-            )
-        assert producer.flush(30) == 0
-        assert refusals == [None] * len(lost)
+        write_one(cluster, topic.name, lost)
 
         def await_states(what: str, until: Callable[[PartitionState], bool]) -> None:
             await_condition(
@@ -208,13 +212,7 @@ def test_a_replica_whose_directory_is_no_longer_listed_stays_eligible(
             settings.write_text(text)
         cluster.brokers[1].kill()
         victim.start()
-        await_condition(
-            probe.live_brokers,
-            {VICTIM}.__eq__,
-            what=f"broker {VICTIM} alone",
-            limit_s=60,
-            passing=(UnreachableError,),
-        )
+        await_alone(probe)
         cluster.brokers[1].start()
         await_states("broker 1 in sync", lambda state: state.leader >= 0 and 1 in state.isr)
         assert {probe.replica(1, topic.name, number).leo for number in lost} == {left}
